@@ -1,0 +1,160 @@
+"""Bytes and token counts: read once, written once, rounded only here."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from kvcalc.core.errors import KvcalcError
+
+KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
+_SIZES = {
+    "b": 1,
+    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "pb": 10**15,
+    "kib": KIB, "mib": MIB, "gib": GIB, "tib": TIB, "pib": 2**50,
+}  # fmt: skip
+_BARE = {"k": "K", "m": "M", "g": "G", "t": "T", "p": "P"}
+_COUNTS = {"": 1, "k": 2**10, "m": 2**20}
+#: Larger counts are typing errors: no model and no fleet has a trillion of anything counted here.
+MAX_COUNT = 10**12
+MAX_BYTES = 2**60
+_NUMBER = re.compile(r"([0-9][0-9_]*(?:\.[0-9]+)?)\s*([A-Za-z]*)")
+
+
+def cdiv(a: int, b: int) -> int:
+    """a / b rounded up: 17 tokens in blocks of 16 take 2 blocks."""
+    return -(-a // b)
+
+
+def pad(a: int, b: int) -> int:
+    """a rounded up to a multiple of b."""
+    return -(-a // b) * b
+
+
+def parse_count(text: str | int, option: str, *, minimum: int = 1) -> int:
+    """Tokens or requests: 4096, 4_096, 4k = 4K = 4,096, 1M = 1,048,576.
+
+    Raises:
+        KvcalcError: "usage" if it is no whole number within [minimum, 10¹²].
+    """
+    value = text if isinstance(text, int) and not isinstance(text, bool) else _count_of(text)
+    if value is None:
+        raise KvcalcError(
+            "usage",
+            f"{option} {shown(text)} is not a whole number",
+            "write it like 4096, 4_096, 4k or 1M",
+        )
+    if value < minimum:
+        least = f"at least {minimum:,}" if minimum else "0 or more"
+        raise KvcalcError("usage", f"{option} is {value:,}, expected {least}")
+    if value > MAX_COUNT:
+        raise KvcalcError(
+            "usage", f"{option} {shown(text)} is too large", f"the most is {MAX_COUNT:,}"
+        )
+    return value
+
+
+def _count_of(text: object) -> int | None:
+    if not isinstance(text, str):
+        return None
+    word = text.strip()
+    sign = -1 if word.startswith("-") else 1
+    match = _NUMBER.fullmatch(word.lstrip("+-") if word[:1] in "+-" else word)
+    if match is None or "." in match[1] or len(match[1]) > 30:
+        return None
+    factor = _COUNTS.get(match[2].lower())
+    return None if factor is None else sign * int(match[1]) * factor
+
+
+def parse_bytes(text: str | int, option: str) -> int:
+    """A size with its unit: 80GiB, 80GB, 512MiB; a bare number is bytes.
+
+    Raises:
+        KvcalcError: "usage" for a bare `80G` (two readings), no unit, or nonsense.
+    """
+    text = str(text)
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None or len(match[1]) > 30:
+        raise KvcalcError(
+            "usage", f"{option} {shown(text)} is not a size", "write it like 80GiB, 80GB or 512MiB"
+        )
+    number, unit = Fraction(match[1].replace("_", "")), match[2].lower()
+    if unit in _BARE:
+        _refuse_bare(text.strip(), number, _BARE[unit], option)
+    if not unit and number < MIB:
+        raise KvcalcError(
+            "usage", f"{option} {shown(text)} has no unit", f"write {text}GiB or {text}GB"
+        )
+    if unit and unit not in _SIZES:
+        raise KvcalcError(
+            "usage",
+            f"{option} {shown(text)}: unknown unit {shown(match[2])}",
+            "units are B, KiB, MiB, GiB, TiB and kB, MB, GB, TB",
+        )
+    value = round_half_up(number * _SIZES[unit or "b"])
+    if not 0 < value <= MAX_BYTES:
+        raise KvcalcError("usage", f"{option} {shown(text)} is out of range", "at most 1024 PiB")
+    return value
+
+
+def _refuse_bare(text: str, number: Fraction, letter: str, option: str) -> None:
+    n = match_number(text)
+    decimal = round_half_up(number * _SIZES[f"{letter.lower()}b"])
+    raise KvcalcError(
+        "usage",
+        f"{option} {text} has two readings: {n} {letter}B = "
+        f"{fixed(decimal, _SIZES[f'{letter.lower()}ib'])} {letter}iB, or {n} {letter}iB",
+        f"write {n}{letter}B or {n}{letter}iB",
+    )
+
+
+def match_number(text: str) -> str:
+    """The digits of "80G", as typed."""
+    return re.sub(r"[A-Za-z\s]+$", "", text)
+
+
+def round_half_up(value: Fraction) -> int:
+    """The nearest whole number; halves go up, away from zero."""
+    sign = -1 if value < 0 else 1
+    return sign * int(abs(value) + Fraction(1, 2))
+
+
+def shown(text: object, limit: int = 60) -> str:
+    """Text from outside, safe to print: control characters escaped, cut at `limit`."""
+    word = str(text)
+    word = word if len(word) <= limit else word[: limit - 1] + "…"
+    safe = "".join(c if c.isprintable() else repr(c)[1:-1] for c in word)
+    return safe or '""'
+
+
+def fixed(value: int | Fraction, unit: int = 1, decimals: int = 2) -> str:
+    """value / unit with exactly `decimals` digits, halves rounded up, thousands separated."""
+    scaled = round_half_up(Fraction(value) / unit * 10**decimals)
+    sign, digits = ("−" if scaled < 0 else ""), str(abs(scaled)).rjust(decimals + 1, "0")
+    whole = digits[: len(digits) - decimals]
+    return f"{sign}{int(whole):,}" + (f".{digits[-decimals:]}" if decimals else "")
+
+
+def trimmed(value: int | Fraction, unit: int = 1, decimals: int = 2) -> str:
+    """As `fixed`, without trailing zeros: 1.25, 40, 0.5."""
+    text = fixed(value, unit, decimals)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def unit_of(value: int) -> tuple[str, int]:
+    """The largest binary unit in which |value| is at least 1."""
+    for name, size in (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        if abs(value) >= size:
+            return name, size
+    return "B", 1
+
+
+def format_bytes(value: int) -> str:
+    """For a sentence: the largest unit at least 1, at most two decimals, zeros trimmed."""
+    name, size = unit_of(value)
+    return f"{trimmed(value, size)}\u00a0{name}"  # the blank is a no-break space
+
+
+def percent(value: float | Fraction, decimals: int = 1) -> str:
+    """A fraction in [0, 1] as 63.4%."""
+    return fixed(Fraction(value) * 100, 1, decimals) + "%"
