@@ -1,0 +1,1 @@
+"""Presets: names to core objects, user overrides, did-you-mean."""
