@@ -1,0 +1,147 @@
+"""kvcalc.fit: what fits on which GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kvcalc import resolve
+from kvcalc.api.fit_list import list_fits
+from kvcalc.api.fit_plan import machine_of, parallel_of, plan_of
+from kvcalc.api.fit_solve import solve as solve_for
+from kvcalc.api.fit_suggest import suggestions_for
+from kvcalc.core import fit as core
+from kvcalc.core.errors import KvcalcError
+from kvcalc.core.model import Model
+from kvcalc.core.results.fit import FitList, FitResult
+from kvcalc.core.units import parse_count
+from kvcalc.resolve import Count
+
+
+def fit(
+    model: str | Model | None = None,
+    *,
+    gpu: str | None = None,
+    gpu_memory: Count | None = None,
+    gpus: Count | None = None,
+    tp: Count | None = None,
+    pp: Count = 1,
+    dp: Count = 1,
+    dcp: Count = 1,
+    ep: Count = 1,
+    context: Count | None = None,
+    requests: Count = 1,
+    kv_dtype: str = "auto",
+    k_dtype: str | None = None,
+    v_dtype: str | None = None,
+    dtype: str | None = None,
+    weights: str | None = None,
+    weight_bytes: Count | None = None,
+    engine: str = "none",
+    engine_version: str | None = None,
+    set: Mapping[str, object] | None = None,
+    utilization: str | float | None = None,
+    reserve: Count | None = None,
+    kv_pool: Count | None = None,
+    kv_pool_tokens: Count | None = None,
+    block_size: Count | None = None,
+    shared_prefix: Count | None = None,
+    average_context: Count | None = None,
+    solve: str | None = None,
+    encoder_tokens: Count | None = None,
+    allow_long_context: bool = False,
+    all: bool = False,
+    why: bool = False,
+    layers: Count | None = None,
+    kv_heads: Count | None = None,
+    head_dim: Count | None = None,
+    query_heads: Count | None = None,
+    value_dim: Count | None = None,
+    parameters: Count | None = None,
+    max_context_length: Count | None = None,
+    group: Sequence[str] = (),
+) -> FitResult | FitList:
+    """Whether the wanted requests fit; without a GPU or without a model, which ones would.
+
+    Args:
+        model: As in `kvcalc.size`; None lists every preset on the GPU.
+        gpu: A preset's id or alias, "8xh100" for eight of one; None lists all GPUs.
+        context: Tokens of one request. Default: 4,096, or the model's maximum if smaller.
+        requests: The load that must fit.
+
+    Raises:
+        KvcalcError: With `.code`, `.message` and `.hint` when it cannot answer.
+    """
+    asked = {k: v for k, v in locals().items() if v not in (None, (), False)}
+    shape = resolve.Shape(
+        layers, kv_heads, head_dim, query_heads, value_dim, parameters, max_context_length, group
+    )
+    resolve.engine_of(engine, engine_version, set)
+    known_pool = kv_pool is not None or kv_pool_tokens is not None
+    no_machine = gpu is None and gpu_memory is None and not known_pool
+    no_model = model is None and not shape.given()
+    if no_model and no_machine:
+        raise KvcalcError(
+            "usage", "fit needs a MODEL, a --gpu, or both",
+            "kvcalc fit llama-3.1-70b lists GPUs; kvcalc fit --gpu h100 lists models",
+        )  # fmt: skip
+    if no_model and known_pool:
+        raise KvcalcError("usage", "--kv-pool needs a MODEL", "name one: kvcalc models")
+    if no_model or no_machine:
+        return list_fits(asked, shape, no_model=no_model)
+    found = resolve.model_of(model, shape, encoder_tokens)
+    machine = machine_of(gpu, gpu_memory)
+    parallel = parallel_of(
+        machine.count or (None if gpus is None else parse_count(gpus, "--gpus")),
+        {"tp": tp, "pp": pp, "dp": dp, "dcp": dcp, "ep": ep},
+    )
+    plan = plan_of(found, machine.memory, parallel, asked)
+    info = machine.info._replace(count=parallel.gpus)
+    solved = None
+    if solve is not None:
+        solved, plan, info = solve_for(solve, plan, info)
+    asked.pop("solve", None)
+    return core.fit(
+        plan,
+        info,
+        suggestions=() if known_pool else suggestions_for(plan, gpu),
+        solved=solved,
+        line=command_line(asked, plan),
+    )
+
+
+_SHORT = {"context": "-c", "requests": "-n"}
+
+
+def command_line(asked: dict[str, Any], plan: core.Plan) -> str:
+    """The kvcalc command that asks this again, its context stated."""
+    model = asked.get("model")
+    words = ["kvcalc fit"]
+    if model is not None:
+        words.append(model.id if isinstance(model, Model) else _quoted(str(model)))
+    values = {**asked, "context": plan.context}
+    for key, value in values.items():
+        flag = _SHORT.get(key, f"--{key.replace('_', '-')}")
+        if key == "model" or (key in _DEFAULTS and str(value) == _DEFAULTS[key]):
+            continue
+        if value is True:
+            words.append(flag)
+        elif isinstance(value, Mapping):
+            words += [f"{flag} {_quoted(f'{k}={v}')}" for k, v in value.items()]
+        elif isinstance(value, (list, tuple)):
+            words += [f"{flag} {_quoted(str(v))}" for v in value]
+        else:
+            words.append(f"{flag} {_quoted(str(value))}")
+    return " ".join(words)
+
+
+_DEFAULTS = {
+    "requests": "1", "kv_dtype": "auto", "engine": "none", "pp": "1", "dp": "1", "dcp": "1",
+    "ep": "1",
+}  # fmt: skip
+
+
+def _quoted(word: str) -> str:
+    import shlex  # noqa: PLC0415 - one answer in many needs it
+
+    return shlex.quote(word)

@@ -1,0 +1,135 @@
+"""Options of fit to a plan: machine, parallelism, weights, context, pool."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from kvcalc import resolve
+from kvcalc.core import fit as core
+from kvcalc.core.errors import KvcalcError
+from kvcalc.core.model import Model
+from kvcalc.core.results.fit import GpuInfo
+from kvcalc.core.shard import Parallel
+from kvcalc.core.units import parse_bytes, parse_count, shown
+from kvcalc.resolve import Count
+
+
+def plan_of(
+    model: Model, memory: core.Memory | None, parallel: Parallel, asked: dict[str, Any]
+) -> core.Plan:
+    """The deployment that the options describe.
+
+    Raises:
+        KvcalcError: "usage" without a size of the weights, and what parsing the options raises.
+    """
+    allow_long = bool(asked.get("allow_long_context"))
+    weights = resolve.weights_of(model, asked.get("weights"), asked.get("weight_bytes"))
+    pool, pool_tokens = asked.get("kv_pool"), asked.get("kv_pool_tokens")
+    if pool is not None and pool_tokens is not None:
+        raise KvcalcError("usage", "--kv-pool and --kv-pool-tokens say the same", "give one")
+    if weights.bytes is None and pool is None and pool_tokens is None:
+        raise KvcalcError(
+            "usage", f"the weights' size of {model.id} is not known",
+            "give --weight-bytes, --parameters with --weights, or the pool itself as --kv-pool",
+        )  # fmt: skip
+    context = asked.get("context")
+    prefix, average = asked.get("shared_prefix"), asked.get("average_context")
+    block = asked.get("block_size")
+    tokens = (
+        resolve.default_context(model)
+        if context is None
+        else resolve.context_of(model, context, allow_long=allow_long)
+    )
+    shared = 0 if prefix is None else parse_count(prefix, "--shared-prefix")
+    page = 16 if block is None else parse_count(block, "--block-size")
+    return core.Plan(
+        model=model,
+        storage=resolve.storage_of(
+            model, asked.get("kv_dtype", "auto"), asked.get("k_dtype"), asked.get("v_dtype"),
+            asked.get("dtype"),
+        ),
+        parallel=parallel,
+        weights=weights,
+        memory=memory,
+        context=tokens,
+        requests=parse_count(asked.get("requests", 1), "-n"),
+        utilization=fraction_of(asked.get("utilization", 1), "--utilization"),
+        reserve=parse_bytes(asked["reserve"], "--reserve") if "reserve" in asked else 0,
+        kv_pool=None if pool is None else parse_bytes(pool, "--kv-pool"),
+        kv_pool_tokens=None
+        if pool_tokens is None
+        else parse_count(pool_tokens, "--kv-pool-tokens"),
+        block_size=None if block is None else page,
+        shared_prefix=min(shared, tokens) // page * page,
+        average_context=None
+        if average is None
+        else resolve.context_of(model, average, allow_long=allow_long, option="--average-context"),
+        allow_long=allow_long,
+    )  # fmt: skip
+
+
+class Machine(NamedTuple):
+    """One GPU, its memory where it is known, and the count that a name like 8xh100 says."""
+
+    info: GpuInfo
+    memory: core.Memory | None
+    count: int | None  # type: ignore[assignment]  # hides tuple.count, which nobody calls here
+
+
+def machine_of(gpu: str | None, gpu_memory: Count | None) -> Machine:
+    """The GPU of --gpu or --gpu-memory; of neither, one whose pool is given.
+
+    Raises:
+        KvcalcError: "usage" for both; "unknown_gpu".
+    """
+    if gpu is not None and gpu_memory is not None:
+        raise KvcalcError(
+            "usage", "--gpu and --gpu-memory are two machines",
+            "name a GPU or give its memory; --reserve leaves a part of it alone",
+        )  # fmt: skip
+    if gpu is not None:
+        found, count = resolve.gpu_of(gpu)
+        memory = core.Memory(found.memory_bytes, found.basis, found.low_bytes, found.high_bytes)
+        return Machine(GpuInfo(found.id, found.name, 1, memory.bytes, memory.basis), memory, count)
+    if gpu_memory is not None:
+        size = parse_bytes(gpu_memory, "--gpu-memory")
+        return Machine(GpuInfo(None, "the given GPU", 1, size, "exact"), core.Memory(size), None)
+    return Machine(GpuInfo(None, "the given pool", 1, None, "exact"), None, None)
+
+
+def parallel_of(gpus: int | None, sizes: dict[str, Any]) -> Parallel:
+    """--gpus alone is tp; else tp · pp · dp must equal it."""
+    tp = sizes.pop("tp")
+    alone = tp is None and all(sizes[k] in {1, "1"} for k in ("pp", "dp"))
+    if gpus is not None and alone:
+        return resolve.parallel_of(gpus, **sizes)
+    parallel = resolve.parallel_of(1 if tp is None else tp, **sizes)
+    if gpus is not None and parallel.gpus != gpus:
+        if tp is None and gpus % parallel.gpus == 0:
+            return parallel._replace(tp=gpus // parallel.gpus)
+        raise KvcalcError(
+            "usage",
+            f"--tp {parallel.tp} × --pp {parallel.pp} × --dp {parallel.dp} is {parallel.gpus} "
+            f"GPUs, not {gpus}",
+            "leave --gpus out, or make the product equal it",
+        )
+    return parallel
+
+
+def fraction_of(text: Any, option: str) -> Fraction:
+    """A share within (0, 1]: 0.92, or 92%.
+
+    Raises:
+        KvcalcError: "usage".
+    """
+    word = str(text).strip()
+    try:
+        value = Fraction(word[:-1]) / 100 if word.endswith("%") else Fraction(word)
+    except (ValueError, ZeroDivisionError):
+        value = Fraction(0)
+    if not 0 < value <= 1 or len(word) > 30:
+        raise KvcalcError(
+            "usage", f"{option} {shown(text)} is no share", "a number above 0, up to 1, like 0.92"
+        )
+    return value

@@ -1,0 +1,83 @@
+"""--solve: the least or most of one option that makes the rest fit."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from kvcalc.core import fit as core
+from kvcalc.core.dtypes import storage
+from kvcalc.core.errors import KvcalcError, nearest
+from kvcalc.core.results.fit import GpuInfo, Solved
+from kvcalc.core.units import shown
+
+WHATS = ("gpus", "utilization", "context", "requests", "kv-dtype")
+#: From the most exact to the smallest.
+_DTYPES = ("bf16", "fp8", "int8_per_token_head", "int4_per_token_head")
+_MOST_GPUS = 4096
+_STEPS = 10_000
+
+
+def solve(what: str, plan: core.Plan, gpu: GpuInfo) -> tuple[Solved, core.Plan, GpuInfo]:
+    """The value of `what` that makes the plan fit, and the plan with it (unchanged if none does).
+
+    Raises:
+        KvcalcError: "usage" for an unknown `what`.
+    """
+    key = what.lower().replace("_", "-")
+    if key == "gpus":
+        value, changed = _gpus(plan)
+    elif key == "utilization":
+        value, changed = _utilization(plan)
+    elif key == "context":
+        tokens = core.longest_context(plan, core.rank_plans(plan), plan.requests)
+        value, changed = tokens or None, plan._replace(context=tokens) if tokens else plan
+    elif key == "requests":
+        most = core.most_requests(plan, core.rank_plans(plan), plan.context).best
+        value, changed = most or None, plan._replace(requests=most) if most else plan
+    elif key == "kv-dtype":
+        return _kv_dtype(plan, gpu)
+    else:
+        close = nearest(key, list(WHATS), 1)
+        hint = f"nearest: {close[0]}; all: {', '.join(WHATS)}" if close else ", ".join(WHATS)
+        raise KvcalcError("usage", f"--solve {shown(what)} is nothing to solve for", hint)
+    return Solved(key, value), changed, gpu._replace(count=changed.parallel.gpus)
+
+
+def _fits(plan: core.Plan) -> bool:
+    try:
+        ranks = core.rank_plans(plan)
+    except KvcalcError:  # a number of GPUs that the heads do not divide by
+        return False
+    return core.most_requests(plan, ranks, plan.context).best >= plan.requests
+
+
+def _gpus(plan: core.Plan) -> tuple[int | None, core.Plan]:
+    p = plan.parallel
+    for tp in range(1, _MOST_GPUS // (p.pp * p.dp) + 1):
+        changed = plan._replace(parallel=p._replace(tp=tp))
+        if tp % p.dcp == 0 and _fits(changed):
+            return changed.parallel.gpus, changed
+    return None, plan
+
+
+def _utilization(plan: core.Plan) -> tuple[float | None, core.Plan]:
+    """The least share in steps of 0.0001: the pool grows with it."""
+    full = plan._replace(utilization=Fraction(1))
+    if not _fits(full):
+        return None, plan
+    low, high = 0, _STEPS
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _fits(plan._replace(utilization=Fraction(middle, _STEPS))):
+            high = middle
+        else:
+            low = middle
+    return high / _STEPS, plan._replace(utilization=Fraction(high, _STEPS))
+
+
+def _kv_dtype(plan: core.Plan, gpu: GpuInfo) -> tuple[Solved, core.Plan, GpuInfo]:
+    for name in _DTYPES:
+        changed = plan._replace(storage=storage(name, model=plan.storage.model.key))
+        if _fits(changed):
+            return Solved("kv-dtype", name), changed, gpu
+    return Solved("kv-dtype", None), plan, gpu

@@ -1,0 +1,94 @@
+"""Single changes that would help a plan, each computed, best first."""
+
+from __future__ import annotations
+
+from kvcalc import resolve
+from kvcalc.core import fit as core
+from kvcalc.core.dtypes import storage
+from kvcalc.core.errors import KvcalcError
+from kvcalc.core.results.fit import Suggestion
+from kvcalc.core.units import fixed
+
+
+def suggestions_for(plan: core.Plan, gpu: str | None) -> list[Suggestion]:
+    """Changes of one option that let more requests or a longer context in, best first."""
+    base_ranks = core.rank_plans(plan)
+    base = core.most_requests(plan, base_ranks, plan.context).best
+    longest = core.longest_context(plan, base_ranks)
+    found = []
+    for change, argument, changed in _changes(plan, gpu):
+        try:
+            made = _suggestion(change, argument, changed)
+        except KvcalcError:  # a count that heads do not divide by, blocks that do not fit
+            continue
+        gains = made.max_requests > base or (made.max_context_tokens or 0) > (longest or 0)
+        if gains:
+            found.append(made)
+    shorter = _shorter(plan, longest, base)
+    if shorter is not None:
+        found.append(shorter)
+    order = {"gpus": 1, "kv_dtype": 0, "weights": 2, "context": 3, "utilization": 0}
+    return sorted(found, key=lambda s: (not s.fits, -s.max_requests, order[s.change]))
+
+
+def _suggestion(change: str, argument: str, plan: core.Plan) -> Suggestion:
+    ranks = core.rank_plans(plan)
+    most = core.most_requests(plan, ranks, plan.context).best
+    pool = min(r.pool.best for r in ranks)
+    longest = core.longest_context(plan, ranks)
+    return Suggestion(change, argument, most, longest, most >= plan.requests, pool)
+
+
+def _changes(plan: core.Plan, gpu: str | None) -> list[tuple[str, str, core.Plan]]:
+    changes = []
+    p = plan.parallel
+    for factor in (2, 4, 8):
+        bigger = p._replace(tp=p.tp * factor)
+        changes.append(("gpus", f"--gpus {bigger.gpus}", plan._replace(parallel=bigger)))
+        ranks = core.rank_plans(changes[-1][2]) if _divides(changes[-1][2]) else []
+        if ranks and core.most_requests(changes[-1][2], ranks, plan.context).best >= plan.requests:
+            break
+    s = plan.storage
+    if s.k.block_bytes == 2 * s.k.block_elements and s.k.key == s.v.key:
+        name = "fp8" if _has(gpu, "fp8") else "int8_per_token_head"
+        smaller = plan._replace(storage=storage(name, model=s.model.key))
+        changes.append(("kv_dtype", f"--kv-dtype {name}", smaller))
+    if plan.weights.format in {"bf16", "fp16", "fp32"} and plan.weights.bytes is not None:
+        for name in ("fp8", "int4") if _has(gpu, "fp8") else ("int8", "int4"):
+            try:
+                smaller_weights = resolve.weights_of(plan.model, name, None)
+            except KvcalcError:
+                continue
+            changes.append(("weights", f"--weights {name}", plan._replace(weights=smaller_weights)))
+    if plan.utilization < 1:
+        full = plan._replace(utilization=min(1, plan.utilization + (1 - plan.utilization) / 2))
+        changes.append(("utilization", f"--utilization {fixed(full.utilization, 1, 2)}", full))
+    return changes
+
+
+def _divides(plan: core.Plan) -> bool:
+    try:
+        core.rank_plans(plan)
+    except KvcalcError:
+        return False
+    return True
+
+
+def _has(gpu: str | None, name: str) -> bool:
+    """Whether the GPU computes in a dtype; a GPU given by its memory alone is taken to."""
+    if gpu is None:
+        return True
+    found, _ = resolve.gpu_of(gpu)
+    return name in found.dense_flops
+
+
+def _shorter(plan: core.Plan, longest: int | None, base: int) -> Suggestion | None:
+    """The longest context at which the wanted requests fit, where the asked one does not."""
+    if base >= plan.requests:
+        return None
+    tokens = core.longest_context(plan, core.rank_plans(plan), plan.requests)
+    if not tokens:
+        return None
+    shorter = plan._replace(context=tokens)
+    made = _suggestion("context", f"-c {tokens}", shorter)
+    return made._replace(max_context_tokens=longest)

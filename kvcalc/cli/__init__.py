@@ -1,0 +1,1 @@
+"""The Typer commands: parse, call, render, exit."""

@@ -1,0 +1,19 @@
+"""`kvcalc gpus`."""
+
+from __future__ import annotations
+
+from kvcalc.cli.lookup import run_lookup
+from kvcalc.cli.spec import Spec
+
+SPEC = Spec(
+    "gpus",
+    "the accelerators kvcalc knows",
+    ("vendor", "min_memory", "names"),
+    argument=("[show] NAME", "one GPU in full; none lists them all", "gpus"),
+    rest=True,
+    examples=(
+        ("kvcalc gpus --min-memory 80GB", "large ones"),
+        ("kvcalc gpus show h100", "its memory as a program sees it, and the sources"),
+    ),
+)
+run = run_lookup("gpus")

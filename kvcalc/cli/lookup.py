@@ -1,0 +1,42 @@
+"""What models, gpus and dtypes share: a list, bare names, `show NAME`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kvcalc.cli import output
+from kvcalc.core.errors import KvcalcError
+from kvcalc.core.units import shown
+
+
+def run_lookup(command: str) -> Callable[[dict[str, Any], output.Output], int]:
+    """The runner of one look-up command."""
+
+    def run(options: dict[str, Any], out: output.Output) -> int:
+        from kvcalc.answer import function_of  # noqa: PLC0415
+        from kvcalc.cli.main import deliver  # noqa: PLC0415 - main imports this module's command
+
+        words = list(options.pop("argument", []))
+        if words[:1] == ["show"]:
+            words = words[1:]
+            if not words:
+                raise KvcalcError("usage", "show needs a NAME", f"all names: kvcalc {command}")
+        if len(words) > 1:
+            text = " ".join(words)
+            raise KvcalcError(
+                "usage", f"{shown(text)}: one NAME at a time", f"all names: kvcalc {command}"
+            )
+        names = options.pop("names", False)
+        result = function_of(command)(words[0] if words else None, **options)
+        if names:
+            return _bare(result.main_rows(), out)
+        return deliver(result, out)
+
+    return run
+
+
+def _bare(rows: list[dict[str, Any]], out: output.Output) -> int:
+    out.format = "plain"
+    out.write("".join(f"{row.get('id', row.get('key'))}\n" for row in rows))
+    return 0

@@ -1,0 +1,149 @@
+"""Every option once: its flags, help, group, and how it repeats; commands name what they take."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Option(NamedTuple):
+    """One option, or the positional argument MODEL.
+
+    `repeat`: "" takes one value; "product" makes a what-if table of several (comma list or
+    repeated); "list" keeps several as one list; "pairs" collects NAME=VALUE, commas not split.
+    """
+
+    name: str
+    flags: tuple[str, ...]
+    metavar: str
+    help: str
+    panel: str
+    default: str = ""
+    repeat: str = "product"
+    #: Names of a kind that completions offer: models, gpus, dtypes, engines, formats, commands …
+    completes: str = ""
+    choices: tuple[str, ...] = ()
+    #: The key in Python, batch and kvcalc.toml where it is not the long flag.
+    dest: str = ""
+
+    @property
+    def key(self) -> str:
+        """The keyword in Python, the key in a batch line and in kvcalc.toml."""
+        return self.dest or self.flags[-1].lstrip("-").replace("-", "_")
+
+    @property
+    def is_flag(self) -> bool:
+        """Takes no value."""
+        return not self.metavar
+
+
+LOAD, STORAGE, GPUS, ENGINE = "Load", "Storage", "Across GPUs", "Engine"
+NUMBERS, OUTPUT, MACHINE, SHOW = "A model by its numbers", "Output", "Machine", "What to show"
+
+_ALL = (
+    Option("context", ("-c", "--context"), "TOKENS", "context of one request; 8K,32K makes a table",
+           LOAD, "4,096, or the model's maximum if smaller"),
+    Option("requests", ("-n", "--requests"), "N", "as many requests of that context", LOAD, "1"),
+    Option("request", ("--request",), "TOKENS", "one request of a mixed batch; repeat it", LOAD,
+           repeat="list"),
+    Option("encoder_tokens", ("--encoder-tokens",), "N",
+           "audio, image or source tokens the decoder attends to", LOAD, "the model's own"),
+    Option("shared_prefix", ("--shared-prefix",), "TOKENS",
+           "prompt tokens all requests share, stored once", LOAD),
+    Option("average_context", ("--average-context",), "TOKENS",
+           "typical context, beside the worst case", LOAD),
+    Option("allow_long_context", ("--allow-long-context",), "",
+           "compute beyond the model's maximum", LOAD, repeat=""),
+    Option("max_context", ("--max-context",), "TOKENS",
+           "what naive allocation reserves for each request", LOAD),
+    Option("prompt", ("--prompt",), "TOKENS", "tokens of the prompt, prefilled at once", LOAD),
+    Option("output", ("--output",), "TOKENS", "tokens decoded after it", LOAD),
+    Option("at", ("--at",), "N", "show the step after N decoded tokens; repeat it", SHOW,
+           repeat="list"),
+    Option("points", ("--points",), "N", "how many steps to list", SHOW),
+    Option("chart", ("--chart",), "", "draw the chart, as a terminal shows by default", SHOW,
+           repeat=""),
+    Option("no_chart", ("--no-chart",), "", "leave the chart out", SHOW, repeat=""),
+    Option("requests_spec", ("--request",), "P:O[@S]",
+           "prompt:output of one request, starting after step S; repeat it", LOAD, repeat="list"),
+    Option("tokens", ("--tokens",), "N", "tokens to generate", LOAD),
+    Option("kv_dtype", ("--kv-dtype",), "NAME", "bf16 fp8 int8 q8_0 …   all: kvcalc dtypes",
+           STORAGE, "auto: 2 bytes", completes="dtypes"),
+    Option("k_dtype", ("--k-dtype",), "NAME", "keys apart", STORAGE, completes="dtypes"),
+    Option("v_dtype", ("--v-dtype",), "NAME", "values apart", STORAGE, completes="dtypes"),
+    Option("dtype", ("--dtype",), "NAME", "the model's own dtype (activations, conv states)",
+           STORAGE, "the model's", completes="dtypes"),
+    Option("weights", ("--weights",), "NAME", "the weights' storage: bf16 fp8 int8 int4 awq …",
+           STORAGE, "as stored", completes="weights"),
+    Option("weight_bytes", ("--weight-bytes",), "SIZE", "the weights' size, like 35GiB", STORAGE),
+    Option("block_size", ("--block-size",), "N", "tokens in a page", STORAGE, "16"),
+    Option("tp", ("--tp",), "N", "tensor parallel: KV heads split, then copied", GPUS, "1"),
+    Option("pp", ("--pp",), "N", "pipeline parallel: layers split", GPUS, "1"),
+    Option("dp", ("--dp",), "N", "data parallel: whole replicas", GPUS, "1"),
+    Option("dcp", ("--dcp",), "N", "decode-context parallel: tokens split, out of tp", GPUS, "1"),
+    Option("ep", ("--ep",), "N", "expert parallel: whole experts split", GPUS, "1"),
+    Option("gpu", ("--gpu",), "NAME", "h100, a100-80, 4090, 8xh100 …   all: kvcalc gpus", MACHINE,
+           completes="gpus"),
+    Option("gpu_memory", ("--gpu-memory",), "SIZE", "memory of one GPU, like 80GiB", MACHINE),
+    Option("gpus", ("--gpus",), "N", "how many of them; alone it sets --tp", MACHINE, "1"),
+    Option("utilization", ("--utilization",), "FRACTION", "share of the memory to use", MACHINE,
+           "1.0, the textbook's"),
+    Option("reserve", ("--reserve",), "SIZE", "memory of each GPU to leave alone", MACHINE),
+    Option("kv_pool", ("--kv-pool",), "SIZE", "KV pool of one GPU, if you know it", MACHINE),
+    Option("kv_pool_tokens", ("--kv-pool-tokens",), "N", "the pool in tokens, if you know it",
+           MACHINE),
+    Option("solve", ("--solve",), "WHAT",
+           "least or most of: gpus utilization context requests kv-dtype", SHOW, repeat="",
+           choices=("gpus", "utilization", "context", "requests", "kv-dtype")),
+    Option("all", ("--all",), "", "list every candidate", SHOW, repeat=""),
+    Option("why", ("--why",), "", "also list what was left out, and why", SHOW, repeat=""),
+    Option("pool", ("--pool",), "SIZE", "memory for KV cache, like 45GiB", MACHINE),
+    Option("policy", ("--policy",), "NAME", "naive pow2 exact paged; repeat it", SHOW, "all",
+           repeat="list", choices=("naive", "pow2", "exact", "paged")),
+    Option("slots", ("--slots",), "N", "requests the pool has room for, without lengths", LOAD),
+    Option("waste_fraction", ("--waste-fraction",), "F", "wasted share of each, as 0.62", LOAD),
+    Option("window", ("--window",), "TOKENS", "a sliding window in every layer", LOAD),
+    Option("keep", ("--keep",), "TOKENS", "tokens that eviction keeps", LOAD),
+    Option("engine", ("--engine",), "NAME", "whose rules: none is the textbook", ENGINE, "none",
+           completes="engines"),
+    Option("engine_version", ("--engine-version",), "V", "that engine's release", ENGINE,
+           "newest known"),
+    Option("set", ("--set",), "NAME=VALUE", "an engine setting by its own name; repeat it", ENGINE,
+           repeat="pairs"),
+    Option("layers", ("--layers",), "N", "layers, all alike", NUMBERS),
+    Option("kv_heads", ("--kv-heads",), "N", "KV heads of a layer", NUMBERS),
+    Option("head_dim", ("--head-dim",), "N", "elements of a head", NUMBERS),
+    Option("query_heads", ("--query-heads",), "N", "query heads, for MHA beside it", NUMBERS),
+    Option("value_dim", ("--value-dim",), "N", "elements of a value head", NUMBERS,
+           "the head dim"),
+    Option("parameters", ("--parameters",), "N", "parameters, for the weights", NUMBERS),
+    Option("max_context_length", ("--max-context-length",), "N", "the model's maximum", NUMBERS),
+    Option("group", ("--group",), "SPEC",
+           "COUNT*KIND:HEADSxDIM[:WINDOW], as 52*sliding_window:8x128:1024; repeat it", NUMBERS,
+           repeat="list"),
+    Option("vendor", ("--vendor",), "NAME", "only this vendor's", SHOW, repeat=""),
+    Option("family", ("--family",), "TEXT", "only models whose family has this word", SHOW,
+           repeat=""),
+    Option("attention", ("--attention",), "KIND", "only mha gqa mqa mla mixed none", SHOW,
+           repeat="", choices=("mha", "gqa", "mqa", "mla", "mixed", "none")),
+    Option("min_memory", ("--min-memory",), "SIZE", "only GPUs with at least this", SHOW,
+           repeat=""),
+    Option("names", ("--names",), "", "bare ids, one a line", SHOW, repeat=""),
+    Option("format", ("-f", "--format"), "NAME", "text plain json jsonl csv md", OUTPUT,
+           "text on a terminal, else plain", repeat="", completes="formats"),
+    Option("json", ("--json",), "", "the same as -f json", OUTPUT, repeat=""),
+    Option("output_file", ("-o", "--output"), "FILE", "write there, whole or not at all", OUTPUT,
+           repeat="", completes="files", dest="output_file"),
+    Option("output_file_short", ("-o",), "FILE", "write there, whole or not at all", OUTPUT,
+           repeat="", completes="files", dest="output_file"),
+    Option("color", ("--color",), "WHEN", "auto always never", OUTPUT, "auto", repeat="",
+           choices=("auto", "always", "never")),
+    Option("quiet", ("-q", "--quiet"), "", "no warnings on stderr", OUTPUT, repeat=""),
+    Option("verbose", ("-v", "--verbose"), "", "say where figures come from", OUTPUT, repeat=""),
+)  # fmt: skip
+OPTIONS = {option.name: option for option in _ALL}
+
+COMMON = ("format", "json", "output_file", "color", "quiet", "verbose")
+SHAPE = ("layers", "kv_heads", "head_dim", "query_heads", "value_dim", "parameters",
+         "max_context_length", "group")  # fmt: skip
+KV = ("kv_dtype", "k_dtype", "v_dtype", "dtype")
+ENGINES = ("engine", "engine_version", "set")

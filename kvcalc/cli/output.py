@@ -1,0 +1,257 @@
+"""An answer to its place: the right format, whole or not at all, quiet on a closed pipe."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from kvcalc.core.errors import KvcalcError, nearest
+from kvcalc.core.results.base import Result
+from kvcalc.core.units import shown
+
+FORMATS = ("text", "plain", "json", "jsonl", "csv", "md")
+_ENDINGS = {".txt": "plain", ".json": "json", ".jsonl": "jsonl", ".csv": "csv", ".md": "md",
+            ".markdown": "md"}  # fmt: skip
+#: Glyphs for an output that cannot write them.
+ASCII = str.maketrans({
+    "≈": "~", "×": "x", "–": "-", "−": "-", "…": "...", "▸": ">", "✓": "ok", "✗": "x",
+    "▒": ":", "▓": "%", "█": "#", "░": "-", "·": ".", "╌": "-", "─": "-", "\u00a0": " ",
+    "▏": " ", "▎": " ", "▍": " ", "▌": "#", "▋": "#", "▊": "#", "▉": "#", "≤": "<=", "≥": ">=",
+    "⁹": "9", "└": "+", "┘": "+", "│": "|", "┤": "|", "┴": "+",
+})  # fmt: skip
+
+
+class Output:
+    """Where and how to write, from the common options."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.file: str | None = options.pop("output_file", None)
+        self.quiet = bool(options.pop("quiet", False))
+        self.verbose = bool(options.pop("verbose", False))
+        color = options.pop("color", None) or "auto"
+        if color not in {"auto", "always", "never"}:
+            raise KvcalcError("usage", f"--color {shown(color)}", "auto, always or never")
+        name, json = options.pop("format", None), options.pop("json", False)
+        if json and name not in {None, "json"}:
+            raise KvcalcError("usage", f"--json and --format {shown(name)}", "give one of them")
+        if name is not None and name not in FORMATS:
+            close = nearest(name, list(FORMATS), 1)
+            hint = f"nearest: {close[0]}; all: {', '.join(FORMATS)}" if close else (
+                f"formats: {', '.join(FORMATS)}"
+            )  # fmt: skip
+            raise KvcalcError("usage", f'no format "{shown(name)}"', hint)
+        self.color = color
+        self.format = "json" if json else name or self._default()
+
+    def _default(self) -> str:
+        if self.file not in {None, "-"}:
+            ending = os.path.splitext(self.file or "")[1].lower()
+            return _ENDINGS.get(ending, "plain")
+        return "text" if self.color == "always" or _is_terminal() or self._forced() else "plain"
+
+    def _forced(self) -> bool:
+        return (
+            self.color == "auto"
+            and bool(os.environ.get("FORCE_COLOR"))
+            and not os.environ.get("NO_COLOR")
+        )
+
+    @property
+    def colour(self) -> bool:
+        """Whether escape codes may be written."""
+        if self.color != "auto":
+            return self.color == "always"
+        if os.environ.get("NO_COLOR") or self.file not in {None, "-"}:
+            return False
+        return self._forced() or (_is_terminal() and os.environ.get("TERM") != "dumb")
+
+    def render(self, result: Result, envelope: dict[str, Any]) -> str:
+        """The result in the chosen format."""
+        if self.format == "json":
+            from kvcalc.report.data import dumps  # noqa: PLC0415 - one format, one import
+
+            return dumps(envelope) + "\n"
+        if self.format in {"jsonl", "csv"}:
+            from kvcalc.report import data  # noqa: PLC0415
+
+            return data.csv(result) if self.format == "csv" else data.jsonl(result)
+        if self.format == "md":
+            from kvcalc.report import md  # noqa: PLC0415
+
+            return md.render(result)
+        if self.format == "plain":
+            from kvcalc.report import plain  # noqa: PLC0415
+
+            return plain.render(result)
+        from kvcalc.report import text  # noqa: PLC0415
+
+        width, height = _terminal_size()
+        shown_height = height if _is_terminal() and self.file in {None, "-"} else None
+        return text.render(result, width=width, height=shown_height, colour=self.colour)
+
+    def write(self, content: str) -> None:
+        """The content to stdout or to the file.
+
+        Raises:
+            KvcalcError: "output_failed"; nothing was written to a regular file then.
+        """
+        if self.file in {None, "-"}:
+            write_stdout(content, plain_text=self.format in {"text", "plain"})
+        else:
+            write_file(self.file or "", content)
+
+
+    def write_lines(self, lines: Iterator[str]) -> None:
+        """Lines as they come: to stdout one by one, to a file whole or not at all.
+
+        Raises:
+            KvcalcError: "output_failed".
+        """
+        if self.file not in {None, "-"}:
+            write_file(self.file or "", lines)
+            return
+        buffer = getattr(sys.stdout, "buffer", sys.stdout)
+        live = _is_terminal() or not _is_regular(sys.stdin)
+        try:
+            for line in lines:
+                buffer.write(line.encode("utf-8", "surrogateescape"))
+                if live:
+                    buffer.flush()
+            buffer.flush()
+        except BrokenPipeError:
+            _silence()
+        except OSError as error:
+            _silence()
+            raise _stdout_failed(error) from None
+
+
+def _is_regular(stream: Any) -> bool:
+    """Whether a stream is a file: then nobody waits for each answer."""
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _stdout_failed(error: OSError) -> KvcalcError:
+    return KvcalcError("output_failed", f"cannot write to standard output: {error.strerror}")
+
+
+def _is_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def _terminal_size() -> tuple[int, int]:
+    import shutil  # noqa: PLC0415 - only the terminal format asks
+
+    size = shutil.get_terminal_size((80, 24))
+    return max(size.columns, 20), size.lines
+
+
+def write_stdout(content: str, *, plain_text: bool = True) -> None:
+    """Content to standard output; glyphs in ASCII where its encoding has no others.
+
+    A closed pipe is no failure: the reader has what it wanted.
+
+    Raises:
+        KvcalcError: "output_failed" for a full disk and the like.
+    """
+    try:
+        out = sys.stdout
+        encoding = (getattr(out, "encoding", None) or "utf-8").lower().replace("-", "")
+        if plain_text and encoding not in {"utf8", "utf8sig", "cp65001"}:
+            data = content.translate(ASCII).encode(out.encoding, "replace")
+        else:
+            data = content.encode("utf-8", "surrogateescape")
+        buffer = getattr(out, "buffer", None)
+        if buffer is None:
+            out.write(data.decode("utf-8"))
+        else:
+            out.flush()
+            buffer.write(data)
+            buffer.flush()
+    except BrokenPipeError:
+        _silence()
+    except OSError as error:
+        if error.errno in {errno.EPIPE, errno.EINVAL}:  # EINVAL: a closed pipe on Windows
+            _silence()
+            return
+        _silence()
+        raise _stdout_failed(error) from None
+
+
+def _silence() -> None:
+    """Keep the interpreter from flushing into the closed pipe at exit."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError):
+        pass
+
+
+def write_file(path: str, content: str | Iterator[str]) -> None:
+    """Content to a file: a regular one whole or not at all, keeping its mode; else directly.
+
+    Raises:
+        KvcalcError: "output_failed", naming the file and why.
+    """
+    texts = [content] if isinstance(content, str) else content
+    chunks = (text.encode("utf-8", "surrogateescape") for text in texts)
+    real = os.path.realpath(path)
+    folder = os.path.dirname(real) or os.curdir
+    if not os.path.isdir(folder):
+        raise KvcalcError(
+            "output_failed",
+            f"cannot write {shown(path)}: no folder {shown(os.path.dirname(path) or folder)}",
+            f"nothing was written; mkdir {shown(os.path.dirname(path) or folder)}",
+        )
+    temporary = None
+    try:
+        mode = os.stat(real).st_mode if os.path.exists(real) else None
+        if mode is not None and not stat.S_ISREG(mode):
+            with open(real, "wb", buffering=0) as device:
+                device.writelines(chunks)
+            return
+        temporary = os.path.join(folder, f".{os.path.basename(real)}.{os.getpid()}.part")
+        with open(temporary, "xb") as file:
+            file.writelines(chunks)
+            file.flush()
+            os.fsync(file.fileno())
+        if mode is not None:
+            os.chmod(temporary, stat.S_IMODE(mode))
+        os.replace(temporary, real)
+        temporary = None
+    except BrokenPipeError:
+        return
+    except OSError as error:
+        raise KvcalcError(
+            "output_failed", f"cannot write {shown(path)}: {error.strerror}", "nothing was written"
+        ) from None
+    finally:
+        if temporary is not None and os.path.exists(temporary):
+            os.unlink(temporary)
+
+
+def complain(error: KvcalcError, *, colour: bool | None = None) -> None:
+    """One line on stderr, and a second saying what to do."""
+    err = sys.stderr
+    if err is None:
+        return
+    if colour is None:
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        colour = err.isatty() and not plain
+    red, cyan, off = ("\x1b[1;31m", "\x1b[36m", "\x1b[0m") if colour else ("", "", "")
+    text = f"{red}error:{off} {error.message}\n"
+    if error.hint:
+        text += f" {cyan}hint:{off} {error.hint}\n"
+    try:
+        encoding = (getattr(err, "encoding", None) or "utf-8").lower().replace("-", "")
+        err.write(text if encoding == "utf8" else text.translate(ASCII))
+        err.flush()
+    except (OSError, ValueError, UnicodeError):
+        pass

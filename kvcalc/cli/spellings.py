@@ -1,0 +1,130 @@
+"""Familiar spellings: one pass over argv that turns engines' names into kvcalc's own.
+
+Only up to the first `--`; what follows is a pasted launch line with its own rules.
+"""
+
+from __future__ import annotations
+
+#: Engine spelling → kvcalc option (vLLM 0.33, SGLang 0.5, llama.cpp, TensorRT-LLM, LMDeploy).
+RENAMED = {
+    "--max-model-len": "--context",
+    "--context-length": "--context",
+    "--max-seq-len": "--context",
+    "--session-len": "--context",
+    "--users": "--requests",
+    "--concurrency": "--requests",
+    "--agents": "--requests",
+    "-tp": "--tp",
+    "--tensor-parallel-size": "--tp",
+    "--tp-size": "--tp",
+    "-pp": "--pp",
+    "--pipeline-parallel-size": "--pp",
+    "--pp-size": "--pp",
+    "-dp": "--dp",
+    "--data-parallel-size": "--dp",
+    "--dp-size": "--dp",
+    "-dcp": "--dcp",
+    "--decode-context-parallel-size": "--dcp",
+    "--dcp-size": "--dcp",
+    "--ep-size": "--ep",
+    "--kv-cache-dtype": "--kv-dtype",
+    "-ctk": "--k-dtype",
+    "--cache-type-k": "--k-dtype",
+    "-ctv": "--v-dtype",
+    "--cache-type-v": "--v-dtype",
+    "--gpu-memory-utilization": "--utilization",
+    "--kv-cache-memory-bytes": "--kv-pool",
+    "--max-total-tokens": "--kv-pool-tokens",
+    "--page-size": "--block-size",
+    "--tokens-per-block": "--block-size",
+    "--cache-block-seq-len": "--block-size",
+    "--quantization": "--weights",
+    "--isl": "--prompt",
+    "--input-len": "--prompt",
+    "--osl": "--output",
+    "--output-len": "--output",
+    "--num-layers": "--layers",
+    "--num-hidden-layers": "--layers",
+    "--num-kv-heads": "--kv-heads",
+    "--num-key-value-heads": "--kv-heads",
+    "--num-attention-heads": "--query-heads",
+    "--max-position-embeddings": "--max-context-length",
+}
+#: Engine spelling → setting of that name, given as --set NAME=VALUE.
+SETTINGS = {
+    "--ctx-size": "n_ctx",
+    "--num-ctx": "num_ctx",
+    "-np": "n_seq_max",
+    "--parallel": "n_seq_max",
+    "--max-num-seqs": "max_num_seqs",
+    "--max-num-batched-tokens": "max_num_batched_tokens",
+    "--max-running-requests": "max_running_requests",
+    "--max-batch-size": "max_batch_size",
+    "--mem-fraction-static": "mem_fraction_static",
+    "--chunked-prefill-size": "chunked_prefill_size",
+    "--swa-full-tokens-ratio": "swa_full_tokens_ratio",
+    "--cache-max-entry-count": "cache_max_entry_count",
+    "--free-gpu-memory-fraction": "free_gpu_memory_fraction",
+    "--kv-cache-free-gpu-memory-fraction": "free_gpu_memory_fraction",
+    "-ub": "n_ubatch",
+    "--ubatch-size": "n_ubatch",
+    "-ngl": "n_gpu_layers",
+    "--n-gpu-layers": "n_gpu_layers",
+}
+#: Engine switches without a value.
+SWITCHES = {
+    "--swa-full": "swa_full=true",
+    "-kvu": "kv_unified=true",
+    "--kv-unified": "kv_unified=true",
+    "--enforce-eager": "enforce_eager=true",
+    "--disable-hybrid-kv-cache-manager": "disable_hybrid_kv_cache_manager=true",
+}
+#: Spellings of the positional MODEL.
+MODEL = ("--model", "--model-path", "--model-id", "-m", "-hf")
+
+
+def normalise(argv: list[str], own: frozenset[str], flags: frozenset[str]) -> list[str]:
+    """argv with familiar spellings replaced.
+
+    `own` are the command's options, which win over a spelling of the same name; `flags` those of
+    them without a value. A word that is the value of an option is never touched.
+    """
+    out: list[str] = []
+    models: list[str] = []
+    i = 0
+    while i < len(argv):
+        word = argv[i]
+        i += 1
+        if word == "--":
+            out += argv[i - 1 :]
+            break
+        if not word.startswith("-") or word == "-":
+            out.append(word)
+            continue
+        name, equals, value = word.partition("=")
+        if name.startswith("--"):
+            name = name.replace("_", "-")
+        if name in SWITCHES and name not in own:
+            out += ["--set", SWITCHES[name]]
+            continue
+        takes_value = name not in flags and (
+            name in own or name in RENAMED or name in SETTINGS or name in MODEL
+        )
+        if not takes_value:
+            out.append(name + equals + value)
+            continue
+        if not equals:
+            if i == len(argv):
+                out.append(RENAMED.get(name, name))
+                continue
+            value = argv[i]
+            i += 1
+        if name in own:
+            out += [name, value]
+        elif name in MODEL:
+            models.append(value)
+        elif name in RENAMED:
+            out += [RENAMED[name], value]
+        else:
+            out += ["--set", f"{SETTINGS[name]}={value}"]
+    return models + out

@@ -1,0 +1,1 @@
+"""The result classes: what every format shows and what scripts read. One module a command."""

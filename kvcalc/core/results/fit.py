@@ -1,0 +1,198 @@
+"""The answer of `kvcalc fit`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from kvcalc.core.results.base import EngineInfo, ModelInfo, Result, Warn, WeightInfo
+from kvcalc.core.shard import Parallel
+
+
+class GpuInfo(NamedTuple):
+    """The machine: `count` equal GPUs; memory is what a program sees of one."""
+
+    id: str | None
+    name: str
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on a row
+    memory_bytes: int | None
+    memory_basis: str
+
+
+class BudgetLine(NamedTuple):
+    """A line of one GPU's memory, signed: all but the last add up to the last, the KV pool."""
+
+    item: str
+    bytes: int
+    basis: str
+    low_bytes: int
+    high_bytes: int
+    note: str = ""
+
+
+class LadderStep(NamedTuple):
+    """How many requests of a context fit."""
+
+    context_tokens: int
+    max_requests: int
+    fits: bool
+    bytes_per_request: int
+    max_requests_low: int
+    max_requests_high: int
+
+
+class Ideal(NamedTuple):
+    """The textbook's bound for the whole deployment: memory − weights, all of it KV cache."""
+
+    kv_pool_bytes: int
+    max_requests: int
+    max_context_tokens: int | None
+
+
+class Rank(NamedTuple):
+    """One GPU of each pipeline stage."""
+
+    rank: int
+    stage: int
+    layers: int
+    weight_bytes: int
+    kv_pool_bytes: int
+    kv_bytes_per_token: int
+    tokens: int
+
+
+class Limit(NamedTuple):
+    """Something beside memory that bounds the answer."""
+
+    code: str
+    message: str
+
+
+class Suggestion(NamedTuple):
+    """One single change and what it makes of the plan."""
+
+    change: str
+    argument: str
+    max_requests: int
+    max_context_tokens: int | None
+    fits: bool
+    kv_pool_bytes: int
+
+
+class Solved(NamedTuple):
+    """The value of one option that makes the rest fit; null if none does."""
+
+    option: str
+    value: Any
+
+
+class Typical(NamedTuple):
+    """Requests of the average context, beside the worst case."""
+
+    context_tokens: int
+    max_requests: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitResult(Result):
+    """Whether the wanted requests fit, and what would."""
+
+    command: ClassVar[str] = "fit"
+    main_list: ClassVar[str] = "ladder"
+
+    model: ModelInfo
+    gpu: GpuInfo
+    engine: EngineInfo
+    parallel: Parallel
+    replicas: int
+    fits: bool
+    requests: int
+    kv_dtype: str
+    weights: WeightInfo
+    budget: tuple[BudgetLine, ...]
+    kv_pool_bytes: int
+    bytes_per_request: int
+    kv_pool_tokens: int | None
+    block_tokens: int | None
+    context_tokens: int
+    max_requests: int
+    max_requests_low: int
+    max_requests_high: int
+    max_context_tokens: int | None
+    ladder: tuple[LadderStep, ...]
+    ideal: Ideal
+    ranks: tuple[Rank, ...]
+    shortfall_bytes: int
+    shortfall_low_bytes: int
+    shortfall_high_bytes: int
+    typical: Typical | None
+    solved: Solved | None
+    startup_lines: tuple[str, ...]
+    limits: tuple[Limit, ...]
+    suggestions: tuple[Suggestion, ...]
+    #: The command that asks this again, or starts the engine so.
+    line: str
+    warnings: tuple[Warn, ...] = ()
+
+    @property
+    def yes(self) -> bool:
+        """The needed requests fit."""
+        return self.fits
+
+    def to_dict(self) -> dict[str, Any]:
+        """`data`; the command line stands under `command` there, which here is the class's."""
+        data = super(FitResult, self).to_dict()
+        data["command"] = data.pop("line")
+        return data
+
+
+class Candidate(NamedTuple):
+    """One machine for a model, or one model for a machine."""
+
+    model: str
+    gpu: str | None
+    gpus: int
+    fits: bool
+    max_requests: int
+    max_requests_low: int
+    max_requests_high: int
+    max_context_tokens: int | None
+    kv_pool_bytes: int
+    memory_bytes: int
+    weight_bytes: int
+    parameters: int | None
+    at_maximum: bool
+
+
+class LeftOut(NamedTuple):
+    """What was not tried, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitList(Result):
+    """Which GPUs serve a model, or which models a GPU serves, best first."""
+
+    command: ClassVar[str] = "fit"
+    main_list: ClassVar[str] = "candidates"
+    hidden: ClassVar[frozenset[str]] = frozenset({"warnings", "show_all", "show_why"})
+
+    model: ModelInfo | None
+    gpu: GpuInfo | None
+    engine: EngineInfo
+    context_tokens: int
+    requests: int
+    kv_dtype: str
+    weights: str | None
+    candidates: tuple[Candidate, ...]
+    left_out: tuple[LeftOut, ...]
+    show_all: bool = False
+    show_why: bool = False
+    warnings: tuple[Warn, ...] = ()
+
+    @property
+    def yes(self) -> bool:
+        """Something fits."""
+        return any(c.fits for c in self.candidates)

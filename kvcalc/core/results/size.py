@@ -1,0 +1,132 @@
+"""The answer of `kvcalc size`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from kvcalc.core.results.base import EngineInfo, KvDtype, ModelInfo, Result, Warn, WeightInfo
+
+
+class Formula(NamedTuple):
+    """Bytes per token in symbols and with this model's numbers."""
+
+    symbols: str
+    numbers: str
+
+
+class Defaulted(NamedTuple):
+    """A field the source left out, and the value its class gives it."""
+
+    field: str
+    value: str
+
+
+class LayerGroup(NamedTuple):
+    """One distinct cache and the layers that hold it; per layer, unsharded."""
+
+    kind: str
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on a row
+    indices: tuple[int, ...]
+    kv_heads: int | None
+    key_dim: int | None
+    value_dim: int | None
+    window_tokens: int | None
+    bytes_per_token: int
+    state_bytes: int
+    variant: str | None = None
+    entries_per_token: float | None = None
+
+
+class EngineItem(NamedTuple):
+    """One allocation of an engine for all requests of a context."""
+
+    item: str
+    layers: int
+    cells: int | None
+    streams: int | None
+    key_bytes: int
+    value_bytes: int
+    bytes: int
+
+
+class ContextSize(NamedTuple):
+    """The cache at one context; `bytes_per_gpu` is the fullest GPU's share of `total_bytes`."""
+
+    tokens: int
+    bytes_per_request: int
+    requests: int
+    total_bytes: int
+    bytes_per_gpu: int
+    engine_bytes: int | None = None
+    engine_blocks: int | None = None
+    engine_items: tuple[EngineItem, ...] = ()
+
+
+class BatchRequest(NamedTuple):
+    """One request of an unequal batch."""
+
+    tokens: int
+    bytes: int
+
+
+class Batch(NamedTuple):
+    """Requests of unequal lengths; each keeps its own cache."""
+
+    requests: tuple[BatchRequest, ...]
+    total_bytes: int
+
+
+class AttentionVariants(NamedTuple):
+    """Bytes per token if all query heads, the model's own, or one head kept keys and values."""
+
+    mha_bytes_per_token: int
+    actual_bytes_per_token: int
+    mqa_bytes_per_token: int
+    reduction: float
+
+
+class Shape(NamedTuple):
+    """Tensor shapes; paged is per layer, [num_blocks, …] for the given requests."""
+
+    kind: str
+    contiguous: tuple[int, ...]
+    paged: tuple[int, ...]
+
+
+class Gpus(NamedTuple):
+    """Parallelism the per-GPU figures are for."""
+
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on a row
+    tp: int
+    pp: int
+    dcp: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeResult(Result):
+    """How big the KV cache of one model is."""
+
+    command: ClassVar[str] = "size"
+    main_list: ClassVar[str] = "contexts"
+
+    model: ModelInfo
+    kv_dtype: KvDtype
+    bytes_per_token: int
+    state_bytes_per_request: int
+    formula: Formula
+    defaulted: tuple[Defaulted, ...]
+    layers: tuple[LayerGroup, ...]
+    contexts: tuple[ContextSize, ...]
+    batch: Batch | None
+    attention_variants: AttentionVariants | None
+    shapes: tuple[Shape, ...]
+    weights: WeightInfo
+    engine: EngineInfo
+    block_size: int
+    shared_prefix_tokens: int | None
+    parallel: Gpus
+    #: Token counts at which layers stop growing, with the bytes there: the curve's bends.
+    bends: tuple[BatchRequest, ...]
+    pattern: str
+    warnings: tuple[Warn, ...] = ()

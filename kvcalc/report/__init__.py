@@ -1,0 +1,1 @@
+"""A result in each format; nothing is computed here."""

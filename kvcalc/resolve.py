@@ -1,0 +1,355 @@
+"""Names and option texts to core objects: models, shapes, storage, weights, counts."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvcalc.core.cache import Cache, Chunked, Cross, Full, SlidingWindow
+from kvcalc.core.dtypes import Storage, storage
+from kvcalc.core.errors import KvcalcError, nearest
+from kvcalc.core.model import Model, with_encoder_tokens
+from kvcalc.core.results.base import WeightInfo, WeightType
+from kvcalc.core.shard import Parallel
+from kvcalc.core.units import parse_bytes, parse_count, shown
+
+if TYPE_CHECKING:
+    from kvcalc.catalog.gpus import Gpu
+
+DEFAULT_CONTEXT = 4096
+#: Engines whose rules are implemented; `none` is the textbook.
+ENGINES = ("none",)
+KNOWN_ENGINES = (
+    "none", "vllm", "sglang", "llama.cpp", "ik_llama.cpp", "ollama", "tensorrt-llm", "lmdeploy",
+    "transformers",
+)  # fmt: skip
+
+Count = int | str
+
+
+class Shape(NamedTuple):
+    """A model given by its numbers: --layers --kv-heads --head-dim, or --group."""
+
+    layers: Count | None = None
+    kv_heads: Count | None = None
+    head_dim: Count | None = None
+    query_heads: Count | None = None
+    value_dim: Count | None = None
+    parameters: Count | None = None
+    max_context_length: Count | None = None
+    group: Sequence[str] = ()
+
+    def given(self) -> list[str]:
+        """The options that are set."""
+        return [f"--{n.replace('_', '-')}" for n, v in zip(self._fields, self, strict=True) if v]
+
+
+def model_of(
+    name: str | Model | None, shape: Shape | None = None, encoder_tokens: Count | None = None
+) -> Model:
+    """The model called `name`, or the one given by its numbers.
+
+    Raises:
+        KvcalcError: "usage" for both or neither; "unknown_model" and what reading a file raises.
+    """
+    shape = shape or Shape()
+    if name is not None and shape.given():
+        if isinstance(name, Model):
+            name = name.id
+        raise KvcalcError(
+            "usage",
+            f"MODEL {shown(name)} and {', '.join(shape.given())} are two models",
+            "name a model or give its numbers, not both",
+        )
+    if isinstance(name, Model):
+        model = name
+    elif name is not None:
+        model = _named(name, app_dir(), os.environ.get("KVCALC_PRESETS"))
+    else:
+        model = custom_model(shape)
+    if encoder_tokens is not None:
+        if not any(isinstance(g.cache, Cross) for g in model.groups):
+            raise KvcalcError(
+                "usage", f"--encoder-tokens: {model.id} has no cross-attention to an encoder",
+                "leave it out",
+            )  # fmt: skip
+        model = with_encoder_tokens(model, parse_count(encoder_tokens, "--encoder-tokens"))
+    return model
+
+
+def app_dir() -> str:
+    """The user's own kvcalc folder, where each system keeps such."""
+    if sys.platform == "win32":
+        return os.path.join(os.environ.get("APPDATA", os.path.expanduser("~")), "kvcalc")
+    if sys.platform == "darwin":
+        return os.path.expanduser("~/Library/Application Support/kvcalc")
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return os.path.join(base, "kvcalc")
+
+
+@lru_cache(maxsize=1024)
+def _named(name: str, app: str, presets: str | None) -> Model:  # noqa: ARG001 - part of the key
+    if not isinstance(name, str) or not name.strip():
+        raise KvcalcError("usage", "MODEL is empty", "all models: kvcalc models")
+    from kvcalc.catalog.models import load_model  # noqa: PLC0415
+
+    return load_model(name, (app,))
+
+
+def custom_model(shape: Shape) -> Model:
+    """The model of --layers --kv-heads --head-dim, or of --group COUNT*KIND:HEADSxDIM[:WINDOW].
+
+    Raises:
+        KvcalcError: "usage" naming what is missing or wrong.
+    """
+    common = {
+        "query_heads": shape.query_heads and parse_count(shape.query_heads, "--query-heads"),
+        "parameters": shape.parameters and parse_count(shape.parameters, "--parameters"),
+        "max_context_tokens": shape.max_context_length
+        and parse_count(shape.max_context_length, "--max-context-length"),
+    }
+    if shape.group:
+        if shape.layers or shape.kv_heads or shape.head_dim or shape.value_dim:
+            raise KvcalcError(
+                "usage", "--group and --layers are two models",
+                "give --layers --kv-heads --head-dim, or --group alone",
+            )  # fmt: skip
+        layers = tuple(layer for text in shape.group for layer in _group(text))
+    else:
+        missing = [
+            f"--{n}"
+            for n, v in (
+                ("layers", shape.layers),
+                ("kv-heads", shape.kv_heads),
+                ("head-dim", shape.head_dim),
+            )
+            if v is None
+        ]
+        if len(missing) == 3:
+            raise KvcalcError(
+                "usage", "MODEL is missing",
+                "name one (kvcalc models), or give --layers --kv-heads --head-dim",
+            )  # fmt: skip
+        if missing:
+            raise KvcalcError(
+                "usage", f"{', '.join(missing)} missing",
+                "a model by its numbers takes --layers --kv-heads --head-dim",
+            )  # fmt: skip
+        dim = _bounded(shape.head_dim, "--head-dim", 65_536)
+        cache = Full(
+            kv_heads=_bounded(shape.kv_heads, "--kv-heads", 65_536),
+            key_dim=dim,
+            value_dim=_bounded(shape.value_dim, "--value-dim", 65_536) if shape.value_dim else dim,
+        )
+        layers = ((cache,),) * _bounded(shape.layers, "--layers", 10_000)
+    return Model(id="custom", name="Custom model", source="options", layers=layers, **common)  # type: ignore[arg-type]
+
+
+def _bounded(text: Count | None, option: str, most: int) -> int:
+    value = parse_count(text if text is not None else "", option)
+    if value > most:
+        raise KvcalcError("usage", f"{option} is {value:,}", f"the most is {most:,}")
+    return value
+
+
+_GROUP = re.compile(r"([0-9_]+)\*([A-Za-z_-]+):([0-9_]+)x([0-9_]+)(?::([0-9_]+[kKmM]?))?")
+
+
+def _group(text: str) -> list[tuple[Cache, ...]]:
+    match = _GROUP.fullmatch(text.replace(" ", ""))
+    if match is None:
+        raise KvcalcError(
+            "usage", f"--group {shown(text)} is not COUNT*KIND:HEADSxDIM[:WINDOW]",
+            "write it like 52*sliding_window:8x128:1024 or 10*full:8x128",
+        )  # fmt: skip
+    count = _bounded(match[1], "--group COUNT", 10_000)
+    kind = match[2].lower().replace("-", "_")
+    dims = {
+        "kv_heads": _bounded(match[3], "--group HEADS", 65_536),
+        "key_dim": _bounded(match[4], "--group DIM", 65_536),
+        "value_dim": _bounded(match[4], "--group DIM", 65_536),
+    }
+    if kind == "full" and match[5] is None:
+        return [(Full(**dims),)] * count
+    if kind in {"sliding_window", "window", "chunked"} and match[5] is not None:
+        bend = parse_count(match[5], "--group WINDOW")
+        made = (
+            Chunked(**dims, chunk=bend) if kind == "chunked" else SlidingWindow(**dims, window=bend)
+        )
+        return [(made,)] * count
+    if kind in {"full", "sliding_window", "window", "chunked"}:
+        needs = "takes no window" if kind == "full" else "needs a window"
+        raise KvcalcError(
+            "usage", f"--group {shown(text)}: {kind} {needs}",
+            "write 10*full:8x128 or 52*sliding_window:8x128:1024",
+        )  # fmt: skip
+    raise KvcalcError(
+        "usage", f'--group {shown(text)}: no kind "{shown(kind)}"',
+        "kinds by numbers are full, sliding_window and chunked",
+    )  # fmt: skip
+
+
+_TIMES = re.compile(r"([0-9]+)\s*[x×*]\s*(.+)", re.IGNORECASE)
+
+
+def gpu_of(name: str) -> tuple[Gpu, int | None]:
+    """The GPU called `name`, and how many of it the name says: "8xh100" is 8 of h100-sxm.
+
+    Raises:
+        KvcalcError: "unknown_gpu"; "usage" for a mixed machine (a+b) or a count of 0.
+    """
+    from kvcalc.catalog.gpus import load_gpu  # noqa: PLC0415 - only where a GPU is named
+
+    if not isinstance(name, str) or not name.strip():
+        raise KvcalcError("usage", "--gpu is empty", "all GPUs: kvcalc gpus")
+    if "+" in name:
+        raise KvcalcError(
+            "usage", f"--gpu {shown(name)}: mixed machines are not computed by this engine",
+            "name one kind of GPU; a,b compares them",
+        )  # fmt: skip
+    match = _TIMES.fullmatch(name.strip())
+    if match is None:
+        return load_gpu(name, (app_dir(),)), None
+    return load_gpu(match[2], (app_dir(),)), parse_count(match[1], "--gpu COUNTxNAME")
+
+
+def storage_of(
+    model: Model, kv_dtype: str, k_dtype: str | None, v_dtype: str | None, dtype: str | None
+) -> Storage:
+    """K's and V's formats; `auto` is 2 bytes in the model's own 16-bit type.
+
+    Raises:
+        KvcalcError: "unknown_dtype".
+    """
+    own = dtype or model.dtype
+    auto = own if own in {"bf16", "fp16"} else "bf16"
+    return storage(auto if kv_dtype == "auto" else kv_dtype, _auto(k_dtype), _auto(v_dtype), own)
+
+
+def _auto(name: str | None) -> str | None:
+    return None if name in {None, "auto"} else name
+
+
+def weights_of(model: Model, weights: str | None, weight_bytes: Count | None) -> WeightInfo:
+    """The model's weights: as stored, in the format asked for, or as many bytes as given.
+
+    Raises:
+        KvcalcError: "usage" for both options; "unknown_dtype"; "usage" without a parameter count.
+    """
+    if weights is not None and weight_bytes is not None:
+        raise KvcalcError(
+            "usage", "--weights and --weight-bytes say the same thing", "give one of them"
+        )
+    parameters = model.parameters or model.stored_parameters
+    if weight_bytes is not None:
+        given = parse_bytes(weight_bytes, "--weight-bytes")
+        bits = 8 * given / parameters if parameters else None
+        return WeightInfo(given, bits, (WeightType("as given", given),), "exact")
+    stored = model.weights
+    if weights is None or weights == "stored":
+        if stored is not None and stored.bytes is not None:
+            count = model.stored_parameters or parameters
+            bits = 8 * stored.bytes / count if count else None
+            kind = (WeightType(stored.dtype, stored.bytes),)
+            return WeightInfo(stored.bytes, bits, kind, "exact", None, None, stored.dtype)
+        if parameters is None:
+            return WeightInfo(None, None, (), "exact")
+        weights = stored.dtype if stored is not None else "bf16"
+    return _formatted(model, weights, parameters)
+
+
+def _formatted(model: Model, weights: str, parameters: int | None) -> WeightInfo:
+    from kvcalc.core.weight_formats import weight_bytes, weight_format  # noqa: PLC0415
+
+    fmt = weight_format(weights)
+    if parameters is None:
+        raise KvcalcError(
+            "usage", f"--weights {weights}: {model.id} has no parameter count",
+            "give --parameters, or the size itself as --weight-bytes",
+        )  # fmt: skip
+    embedding = model.weights.embedding_elements if model.weights else None
+    made = weight_bytes(fmt, parameters=parameters, embedding_elements=embedding)
+    estimated = made.basis != "exact"
+    return WeightInfo(
+        made.bytes,
+        float(made.bits_per_weight),
+        tuple(WeightType(t, b) for t, b in made.types),
+        made.basis,
+        made.low_bytes if estimated else None,
+        made.high_bytes if estimated else None,
+        fmt.key,
+    )
+
+
+def context_of(model: Model, text: Count, *, allow_long: bool, option: str = "-c") -> int:
+    """A context within the model's maximum.
+
+    Raises:
+        KvcalcError: "usage"; "context_too_long" unless `allow_long`.
+    """
+    tokens = parse_count(text, option)
+    most = model.max_context_tokens
+    if most is not None and tokens > most and not allow_long:
+        typed = f"{option} {text}" if str(text) != str(tokens) else option
+        is_ = f"{typed} is {tokens:,} tokens"
+        raise KvcalcError(
+            "context_too_long", f"{is_}; {model.id} ends at {most:,}",
+            "--allow-long-context computes it all the same",
+        )  # fmt: skip
+    return tokens
+
+
+def default_context(model: Model) -> int:
+    """4,096 tokens, or the model's maximum if that is smaller."""
+    return min(DEFAULT_CONTEXT, model.max_context_tokens or DEFAULT_CONTEXT)
+
+
+def parallel_of(
+    tp: Count = 1, pp: Count = 1, dp: Count = 1, dcp: Count = 1, ep: Count = 1
+) -> Parallel:
+    """The parallelism of --tp --pp --dp --dcp --ep.
+
+    Raises:
+        KvcalcError: "usage".
+    """
+    sizes = {"--tp": tp, "--pp": pp, "--dp": dp, "--dcp": dcp, "--ep": ep}
+    values = []
+    for option, text in sizes.items():
+        value = parse_count(text, option)
+        if value > 65_536:
+            raise KvcalcError("usage", f"{option} is {value:,}", "the most is 65,536")
+        values.append(value)
+    return Parallel(*values)
+
+
+def engine_of(engine: str, version: str | None, settings: Mapping[str, object] | None) -> str:
+    """The engine's id, if its rules are implemented.
+
+    Raises:
+        KvcalcError: "unknown_engine"; "unknown_setting" for settings the textbook does not have.
+    """
+    key = engine.lower()
+    if key not in KNOWN_ENGINES:
+        close = nearest(key, list(KNOWN_ENGINES))
+        near = f"nearest: {', '.join(close)}; " if close else ""
+        raise KvcalcError(
+            "unknown_engine", f'no engine "{shown(engine)}"', f"{near}all: {', '.join(ENGINES)}"
+        )
+    if key not in ENGINES:
+        raise KvcalcError(
+            "unknown_engine", f"the rules of {key} are not in this version of kvcalc",
+            "--engine none gives the textbook's figures",
+        )  # fmt: skip
+    if key == "none" and version is not None:
+        raise KvcalcError("usage", "--engine-version needs an engine", "the textbook has none")
+    if key == "none" and settings:
+        name = next(iter(settings))
+        raise KvcalcError(
+            "unknown_setting", f"--set {shown(name)}: the textbook (--engine none) has no settings",
+            "name the engine that has it: --engine",
+        )  # fmt: skip
+    return key
