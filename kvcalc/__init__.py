@@ -6,11 +6,21 @@ function here; importing the package costs nothing until a name is used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+# A name that type checkers know; importing typing would double the cost of `import kvcalc`.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from kvcalc.api.catalog import dtypes as dtypes
+    from kvcalc.api.catalog import gpus as gpus
+    from kvcalc.api.catalog import models as models
+    from kvcalc.api.compare import compare as compare
+    from kvcalc.api.fit import fit as fit
     from kvcalc.api.size import size as size
+    from kvcalc.api.speed import speed as speed
+    from kvcalc.api.timeline import timeline as timeline
+    from kvcalc.api.tradeoff import tradeoff as tradeoff
+    from kvcalc.api.waste import waste as waste
     from kvcalc.core.errors import KvcalcError as KvcalcError
+    from kvcalc.core.model import Model as Model
 
 __version__ = "0.1.0"
 
@@ -31,14 +41,14 @@ _HOMES = {
 __all__ = ["__version__", *_HOMES]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """The public name, its module loaded at first use."""
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - `import kvcalc` must cost nothing
 
-    value = getattr(import_module(home), name)
+    value: object = getattr(import_module(home), name)
     globals()[name] = value
     return value
 

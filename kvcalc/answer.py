@@ -11,7 +11,6 @@ from typing import Any
 
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.results.base import Result
-from kvcalc.core.results.rows import Rows, WhatIfRow
 from kvcalc.core.units import shown
 
 #: Combinations of a what-if table; more is a typing error and would not be read.
@@ -49,6 +48,8 @@ def answer(command: str, options: dict[str, Any], *, lists: frozenset[str]) -> R
             several[key] = value
     if not several:
         return function(**single)
+    from kvcalc.core.results.rows import Rows, WhatIfRow  # noqa: PLC0415 - tables alone need them
+
     count = 1
     for values in several.values():
         count *= len(values)

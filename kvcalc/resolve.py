@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvcalc.checkpoints.source import State, is_path, load_source, state
 from kvcalc.core.cache import Cache, Chunked, Cross, Full, SlidingWindow
 from kvcalc.core.dtypes import Storage, storage
-from kvcalc.core.errors import KvcalcError, nearest
+from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model, with_encoder_tokens
 from kvcalc.core.results.base import WeightInfo, WeightType
 from kvcalc.core.shard import Parallel
@@ -21,12 +22,6 @@ if TYPE_CHECKING:
     from kvcalc.catalog.gpus import Gpu
 
 DEFAULT_CONTEXT = 4096
-#: Engines whose rules are implemented; `none` is the textbook.
-ENGINES = ("none",)
-KNOWN_ENGINES = (
-    "none", "vllm", "sglang", "llama.cpp", "ik_llama.cpp", "ollama", "tensorrt-llm", "lmdeploy",
-    "transformers",
-)  # fmt: skip
 
 Count = int | str
 
@@ -45,7 +40,8 @@ class Shape(NamedTuple):
 
     def given(self) -> list[str]:
         """The options that are set."""
-        return [f"--{n.replace('_', '-')}" for n, v in zip(self._fields, self, strict=True) if v]
+        pairs = zip(self._fields, self, strict=True)
+        return [f"--{n.replace('_', '-')}" for n, v in pairs if v is not None and v not in ((), [])]
 
 
 def model_of(
@@ -68,7 +64,10 @@ def model_of(
     if isinstance(name, Model):
         model = name
     elif name is not None:
-        model = _named(name, app_dir(), os.environ.get("KVCALC_PRESETS"))
+        if not isinstance(name, str) or not name.strip():
+            what = "is empty" if isinstance(name, str) else f"{shown(name)} is no name"
+            raise KvcalcError("usage", f"MODEL {what}", "all models: kvcalc models")
+        model = _named(name, app_dir(), os.environ.get("KVCALC_PRESETS"), _state(name))
     else:
         model = custom_model(shape)
     if encoder_tokens is not None:
@@ -91,13 +90,29 @@ def app_dir() -> str:
     return os.path.join(base, "kvcalc")
 
 
+def _state(name: str) -> State | None:
+    """The state of the files behind a path, so that `batch` sees them change; else None."""
+    return state(name) if is_path(name) else None
+
+
 @lru_cache(maxsize=1024)
-def _named(name: str, app: str, presets: str | None) -> Model:  # noqa: ARG001 - part of the key
-    if not isinstance(name, str) or not name.strip():
-        raise KvcalcError("usage", "MODEL is empty", "all models: kvcalc models")
+def _named(name: str, app: str, presets: str | None, files: State | None) -> Model:  # noqa: ARG001
+    """A path's model, a hub name's, or a preset; the last two arguments are part of the key."""
+    if files is not None:
+        return load_source(name)
+    if name[:3].lower() == "hf:":
+        from kvcalc.checkpoints.hub import load_hub  # noqa: PLC0415 - only who asks for the hub
+
+        return load_hub(name)
     from kvcalc.catalog.models import load_model  # noqa: PLC0415
 
-    return load_model(name, (app,))
+    try:
+        return load_model(name, (app,))
+    except KvcalcError as error:
+        # A folder without a config.json, or a file of another kind, says more than "no model".
+        if error.code == "unknown_model" and os.path.exists(name):
+            return load_source(name)
+        raise
 
 
 def custom_model(shape: Shape) -> Model:
@@ -107,13 +122,12 @@ def custom_model(shape: Shape) -> Model:
         KvcalcError: "usage" naming what is missing or wrong.
     """
     common = {
-        "query_heads": shape.query_heads and parse_count(shape.query_heads, "--query-heads"),
-        "parameters": shape.parameters and parse_count(shape.parameters, "--parameters"),
-        "max_context_tokens": shape.max_context_length
-        and parse_count(shape.max_context_length, "--max-context-length"),
+        "query_heads": _given_count(shape.query_heads, "--query-heads"),
+        "parameters": _given_count(shape.parameters, "--parameters"),
+        "max_context_tokens": _given_count(shape.max_context_length, "--max-context-length"),
     }
     if shape.group:
-        if shape.layers or shape.kv_heads or shape.head_dim or shape.value_dim:
+        if any(n is not None for n in (*shape[:3], shape.value_dim)):
             raise KvcalcError(
                 "usage", "--group and --layers are two models",
                 "give --layers --kv-heads --head-dim, or --group alone",
@@ -143,10 +157,16 @@ def custom_model(shape: Shape) -> Model:
         cache = Full(
             kv_heads=_bounded(shape.kv_heads, "--kv-heads", 65_536),
             key_dim=dim,
-            value_dim=_bounded(shape.value_dim, "--value-dim", 65_536) if shape.value_dim else dim,
+            value_dim=dim
+            if shape.value_dim is None
+            else _bounded(shape.value_dim, "--value-dim", 65_536),
         )
         layers = ((cache,),) * _bounded(shape.layers, "--layers", 10_000)
     return Model(id="custom", name="Custom model", source="options", layers=layers, **common)  # type: ignore[arg-type]
+
+
+def _given_count(text: Count | None, option: str) -> int | None:
+    return None if text is None else parse_count(text, option)
 
 
 def _bounded(text: Count | None, option: str, most: int) -> int:
@@ -156,11 +176,11 @@ def _bounded(text: Count | None, option: str, most: int) -> int:
     return value
 
 
-_GROUP = re.compile(r"([0-9_]+)\*([A-Za-z_-]+):([0-9_]+)x([0-9_]+)(?::([0-9_]+[kKmM]?))?")
+_GROUP = r"([0-9_]+)\*([A-Za-z_-]+):([0-9_]+)x([0-9_]+)(?::([0-9_]+[kKmM]?))?"
 
 
 def _group(text: str) -> list[tuple[Cache, ...]]:
-    match = _GROUP.fullmatch(text.replace(" ", ""))
+    match = re.fullmatch(_GROUP, str(text).replace(" ", ""))
     if match is None:
         raise KvcalcError(
             "usage", f"--group {shown(text)} is not COUNT*KIND:HEADSxDIM[:WINDOW]",
@@ -193,7 +213,7 @@ def _group(text: str) -> list[tuple[Cache, ...]]:
     )  # fmt: skip
 
 
-_TIMES = re.compile(r"([0-9]+)\s*[x×*]\s*(.+)", re.IGNORECASE)
+_TIMES = r"([0-9]+)\s*[x×*]\s*(.+)"
 
 
 def gpu_of(name: str) -> tuple[Gpu, int | None]:
@@ -211,7 +231,7 @@ def gpu_of(name: str) -> tuple[Gpu, int | None]:
             "usage", f"--gpu {shown(name)}: mixed machines are not computed by this engine",
             "name one kind of GPU; a,b compares them",
         )  # fmt: skip
-    match = _TIMES.fullmatch(name.strip())
+    match = re.fullmatch(_TIMES, name.strip(), re.IGNORECASE)
     if match is None:
         return load_gpu(name, (app_dir(),)), None
     return load_gpu(match[2], (app_dir(),)), parse_count(match[1], "--gpu COUNTxNAME")
@@ -225,7 +245,7 @@ def storage_of(
     Raises:
         KvcalcError: "unknown_dtype".
     """
-    own = dtype or model.dtype
+    own = model.dtype if dtype is None else dtype
     auto = own if own in {"bf16", "fp16"} else "bf16"
     return storage(auto if kv_dtype == "auto" else kv_dtype, _auto(k_dtype), _auto(v_dtype), own)
 
@@ -254,12 +274,28 @@ def weights_of(model: Model, weights: str | None, weight_bytes: Count | None) ->
         if stored is not None and stored.bytes is not None:
             count = model.stored_parameters or parameters
             bits = 8 * stored.bytes / count if count else None
-            kind = (WeightType(stored.dtype, stored.bytes),)
-            return WeightInfo(stored.bytes, bits, kind, "exact", None, None, stored.dtype)
+            types = tuple(WeightType(*pair) for pair in stored.types)
+            low, high = stored.low_bytes, stored.high_bytes
+            return WeightInfo(
+                stored.bytes, bits, types or (WeightType(stored.dtype, stored.bytes),),
+                "exact" if low is None else "estimated", low, high, stored.dtype,
+            )  # fmt: skip
         if parameters is None:
             return WeightInfo(None, None, (), "exact")
         weights = stored.dtype if stored is not None else "bf16"
+        if not _is_weight_format(weights):  # the checkpoint's own, whose size nothing tells
+            return WeightInfo(None, None, (), "exact", None, None, weights)
     return _formatted(model, weights, parameters)
+
+
+def _is_weight_format(name: str) -> bool:
+    from kvcalc.core.weight_formats import weight_format  # noqa: PLC0415
+
+    try:
+        weight_format(name)
+    except KvcalcError:
+        return False
+    return True
 
 
 def _formatted(model: Model, weights: str, parameters: int | None) -> WeightInfo:
@@ -326,30 +362,21 @@ def parallel_of(
     return Parallel(*values)
 
 
-def engine_of(engine: str, version: str | None, settings: Mapping[str, object] | None) -> str:
-    """The engine's id, if its rules are implemented.
+def textbook_only(engine: str, version: str | None, settings: Mapping[str, object] | None) -> None:
+    """Check that no engine's rules are asked for where only the textbook's are implemented.
 
     Raises:
-        KvcalcError: "unknown_engine"; "unknown_setting" for settings the textbook does not have.
+        KvcalcError: "unknown_engine"; "unknown_setting"; "usage" for a version without an engine.
     """
-    key = engine.lower()
-    if key not in KNOWN_ENGINES:
-        close = nearest(key, list(KNOWN_ENGINES))
-        near = f"nearest: {', '.join(close)}; " if close else ""
+    if engine.lower() == "none" and version is None and not settings:
+        return
+    from kvcalc.engines.registry import engine_of, settings_of  # noqa: PLC0415 - seldom asked
+
+    found = engine_of(engine)
+    if found.id != "none":
         raise KvcalcError(
-            "unknown_engine", f'no engine "{shown(engine)}"', f"{near}all: {', '.join(ENGINES)}"
-        )
-    if key not in ENGINES:
-        raise KvcalcError(
-            "unknown_engine", f"the rules of {key} are not in this version of kvcalc",
-            "--engine none gives the textbook's figures",
+            "unknown_engine", f"the budget of {found.id} is not in this version of kvcalc",
+            "--engine none gives the textbook's; kvcalc size --engine knows its storage",
         )  # fmt: skip
-    if key == "none" and version is not None:
-        raise KvcalcError("usage", "--engine-version needs an engine", "the textbook has none")
-    if key == "none" and settings:
-        name = next(iter(settings))
-        raise KvcalcError(
-            "unknown_setting", f"--set {shown(name)}: the textbook (--engine none) has no settings",
-            "name the engine that has it: --engine",
-        )  # fmt: skip
-    return key
+    settings_of(found, settings or {})
+    raise KvcalcError("usage", "--engine-version needs an engine", "the textbook has none")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from kvcalc import resolve
 from kvcalc.core.dtypes import DTYPES, bits_per_element, dtype, kv_bytes, storage
+from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.results.base import plain
 from kvcalc.core.results.catalog import DtypeItem, EntryResult, GpuItem, Listing, ModelItem
 from kvcalc.core.shard import Parallel
 from kvcalc.core.size import attention_of, layer_pattern, profile
-from kvcalc.core.units import parse_bytes
+from kvcalc.core.units import parse_bytes, shown
+
+#: What `attention` of a model may be, as `attention_of` says it.
+ATTENTION = ("mha", "gqa", "mqa", "mla", "full", "mixed", "none")
 
 
 def models(
@@ -23,10 +27,14 @@ def models(
         attention: Only models of this kind: mha gqa mqa mla mixed none.
 
     Raises:
-        KvcalcError: "unknown_model"; "invalid_preset" for a user's file.
+        KvcalcError: "unknown_model"; "usage"; "invalid_preset" for a user's file.
     """
     if name is not None:
-        return _model_entry(name)
+        return _model_entry(_word(name, "models"))
+    if attention is not None and attention not in ATTENTION:
+        raise KvcalcError(
+            "usage", f"--attention {shown(attention)} is no kind", f"one of {', '.join(ATTENTION)}"
+        )
     from kvcalc.catalog.lookup import everything  # noqa: PLC0415 - only lists read all
     from kvcalc.catalog.models import load_all_models  # noqa: PLC0415
 
@@ -34,11 +42,17 @@ def models(
     families = {f.entry["id"]: f.entry.get("family") for f in everything("models", folders)}
     rows = [_model_item(m, families.get(m.id)) for m in load_all_models(folders)]
     if family is not None:
-        word = family.lower()
+        word = str(family).lower()
         rows = [r for r in rows if word in f"{r.family} {r.id}".lower()]
     if attention is not None:
         rows = [r for r in rows if r.attention == attention]
     return Listing(name="models", items=tuple(rows))
+
+
+def _word(name: object, command: str) -> str:
+    if not isinstance(name, str) or not name.strip():
+        raise KvcalcError("usage", f"{shown(name)} is no name", f"all names: kvcalc {command}")
+    return name
 
 
 def _model_item(model: Model, family: str | None) -> ModelItem:
@@ -126,7 +140,7 @@ def gpus(
 
     folders = (resolve.app_dir(),)
     if name is not None:
-        gpu = load_gpu(name, folders)
+        gpu = load_gpu(_word(name, "gpus"), folders)
         entry = {**gpu.entry, "file": gpu.file, "source_kind": gpu.source}
         return EntryResult(name="gpus", entry=entry)
 
@@ -139,7 +153,7 @@ def gpus(
 
     rows = [item(g) for g in load_all_gpus(folders)]
     if vendor is not None:
-        rows = [r for r in rows if r.vendor.lower() == vendor.lower()]
+        rows = [r for r in rows if r.vendor.lower() == str(vendor).lower()]
     if min_memory is not None:
         least = parse_bytes(min_memory, "--min-memory")
         rows = [r for r in rows if r.memory_bytes >= least]

@@ -7,14 +7,14 @@ from typing import Any
 
 from kvcalc import resolve
 from kvcalc.api.fit_list import list_fits
-from kvcalc.api.fit_plan import machine_of, parallel_of, plan_of
+from kvcalc.api.fit_plan import gpus_of, machine_of, parallel_of, plan_of
 from kvcalc.api.fit_solve import solve as solve_for
+from kvcalc.api.fit_solve import with_solved
 from kvcalc.api.fit_suggest import suggestions_for
 from kvcalc.core import fit as core
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.results.fit import FitList, FitResult
-from kvcalc.core.units import parse_count
 from kvcalc.resolve import Count
 
 
@@ -72,11 +72,11 @@ def fit(
     Raises:
         KvcalcError: With `.code`, `.message` and `.hint` when it cannot answer.
     """
-    asked = {k: v for k, v in locals().items() if v not in (None, (), False)}
+    asked = {k: v for k, v in locals().items() if v is not None and v is not False and v != ()}
     shape = resolve.Shape(
         layers, kv_heads, head_dim, query_heads, value_dim, parameters, max_context_length, group
     )
-    resolve.engine_of(engine, engine_version, set)
+    resolve.textbook_only(engine, engine_version, set)
     known_pool = kv_pool is not None or kv_pool_tokens is not None
     no_machine = gpu is None and gpu_memory is None and not known_pool
     no_model = model is None and not shape.given()
@@ -92,7 +92,7 @@ def fit(
     found = resolve.model_of(model, shape, encoder_tokens)
     machine = machine_of(gpu, gpu_memory)
     parallel = parallel_of(
-        machine.count or (None if gpus is None else parse_count(gpus, "--gpus")),
+        gpus_of(machine.count, gpus),
         {"tp": tp, "pp": pp, "dp": dp, "dcp": dcp, "ep": ep},
     )
     plan = plan_of(found, machine.memory, parallel, asked)
@@ -100,11 +100,11 @@ def fit(
     solved = None
     if solve is not None:
         solved, plan, info = solve_for(solve, plan, info)
-    asked.pop("solve", None)
+        asked = with_solved(asked, solved, plan.parallel)
     return core.fit(
         plan,
         info,
-        suggestions=() if known_pool else suggestions_for(plan, gpu),
+        suggestions=() if known_pool else suggestions_for(plan, asked),
         solved=solved,
         line=command_line(asked, plan),
     )

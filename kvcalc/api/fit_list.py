@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from kvcalc import resolve
-from kvcalc.api.fit_plan import machine_of, parallel_of, plan_of
+from kvcalc.api.fit_plan import gpus_of, machine_of, parallel_of, plan_of
 from kvcalc.core import fit as core
+from kvcalc.core.cache import Full
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.results.base import EngineInfo
@@ -15,33 +16,52 @@ from kvcalc.core.shard import Parallel
 from kvcalc.core.size import model_info
 from kvcalc.core.units import GIB, parse_count
 
+_SPLITS = ("pp", "dp", "dcp", "ep")
 #: Counts tried of each GPU; machines come in these.
 COUNTS = (1, 2, 4, 8)
 
 
+#: Takes every format and length: what it refuses, every model would.
+_ANY = Model(
+    id="any", name="any", parameters=10**9,
+    layers=((Full(kv_heads=32, key_dim=128, value_dim=128),),),
+)  # fmt: skip
+
+
 def list_fits(asked: dict[str, Any], shape: resolve.Shape, *, no_model: bool) -> FitList:
-    """Every GPU for the model, or every model for the GPU, best first."""
+    """Every GPU for the model, or every model for the GPU, best first.
+
+    Raises:
+        KvcalcError: "usage" for an option that is wrong whatever the candidate.
+    """
+    if "solve" in asked:
+        hint = "without them fit lists all candidates"
+        raise KvcalcError("usage", "--solve needs a MODEL and a --gpu", hint)
     return _models(asked) if no_model else _gpus(asked, shape)
+
+
+def _sizes(asked: dict[str, Any]) -> dict[str, Any]:
+    return {"tp": asked.get("tp"), **{k: asked.get(k, 1) for k in _SPLITS}}
 
 
 def _gpus(asked: dict[str, Any], shape: resolve.Shape) -> FitList:
     from kvcalc.catalog.gpus import load_all_gpus  # noqa: PLC0415 - only lists load them all
 
-    if "solve" in asked:
-        raise KvcalcError("usage", "--solve needs a --gpu", "without one, fit lists all GPUs")
     model = resolve.model_of(asked.get("model"), shape, asked.get("encoder_tokens"))
-    counts = (parse_count(asked["gpus"], "--gpus"),) if "gpus" in asked else COUNTS
     base = plan_of(model, core.Memory(1), Parallel(), asked)
+    shapes = [Parallel(tp=count) for count in COUNTS]
+    if asked.keys() & {"gpus", "tp"} or any(asked.get(k, 1) not in {1, "1"} for k in _SPLITS):
+        shapes = [parallel_of(gpus_of(None, asked.get("gpus")), _sizes(asked))]
     found, left_out = [], []
     for gpu in load_all_gpus((resolve.app_dir(),)):
         memory = core.Memory(gpu.memory_bytes, gpu.basis, gpu.low_bytes, gpu.high_bytes)
         best = None
-        for count in counts:
-            plan = base._replace(memory=memory, parallel=Parallel(tp=count))
+        for shape_of_one in shapes:
+            plan = base._replace(memory=memory, parallel=shape_of_one)
             try:
-                best = _candidate(plan, model, gpu.id, count)
+                best = _candidate(plan, model, gpu.id, shape_of_one.gpus)
             except KvcalcError as error:
-                left_out.append(LeftOut(f"{count} × {gpu.id}", error.message))
+                left_out.append(LeftOut(f"{shape_of_one.gpus} × {gpu.id}", error.message))
                 continue
             if best.fits:
                 break
@@ -58,9 +78,9 @@ def _models(asked: dict[str, Any]) -> FitList:
     from kvcalc.catalog.models import load_all_models  # noqa: PLC0415 - only lists load them all
 
     machine = machine_of(asked.get("gpu"), asked.get("gpu_memory"))
-    gpus = machine.count or (parse_count(asked["gpus"], "--gpus") if "gpus" in asked else None)
-    sizes = {k: asked.get(k, None if k == "tp" else 1) for k in ("tp", "pp", "dp", "dcp", "ep")}
-    parallel = parallel_of(gpus, sizes)
+    gpus = gpus_of(machine.count, asked.get("gpus"))
+    parallel = parallel_of(gpus, _sizes(asked))
+    plan_of(_ANY, machine.memory, parallel, asked)  # an option that is wrong for every model
     found: list[Candidate] = []
     left_out: list[LeftOut] = []
     base: core.Plan | None = None

@@ -6,12 +6,13 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from kvcalc import resolve
+from kvcalc.api.machine import gpu_count
 from kvcalc.core import fit as core
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.results.fit import GpuInfo
 from kvcalc.core.shard import Parallel
-from kvcalc.core.units import parse_bytes, parse_count, shown
+from kvcalc.core.units import parse_bytes, parse_count, parse_share
 from kvcalc.resolve import Count
 
 
@@ -54,7 +55,7 @@ def plan_of(
         memory=memory,
         context=tokens,
         requests=parse_count(asked.get("requests", 1), "-n"),
-        utilization=fraction_of(asked.get("utilization", 1), "--utilization"),
+        utilization=utilization_of(asked.get("utilization", 1)),
         reserve=parse_bytes(asked["reserve"], "--reserve") if "reserve" in asked else 0,
         kv_pool=None if pool is None else parse_bytes(pool, "--kv-pool"),
         kv_pool_tokens=None
@@ -98,6 +99,15 @@ def machine_of(gpu: str | None, gpu_memory: Count | None) -> Machine:
     return Machine(GpuInfo(None, "the given pool", 1, None, "exact"), None, None)
 
 
+def gpus_of(named: int | None, gpus: Count | None) -> int | None:
+    """The count of 8xh100 or of --gpus, which must agree; None if neither says one.
+
+    Raises:
+        KvcalcError: "usage".
+    """
+    return None if named is None and gpus is None else gpu_count(named, gpus, None)
+
+
 def parallel_of(gpus: int | None, sizes: dict[str, Any]) -> Parallel:
     """--gpus alone is tp; else tp · pp · dp must equal it."""
     tp = sizes.pop("tp")
@@ -117,19 +127,25 @@ def parallel_of(gpus: int | None, sizes: dict[str, Any]) -> Parallel:
     return parallel
 
 
-def fraction_of(text: Any, option: str) -> Fraction:
-    """A share within (0, 1]: 0.92, or 92%.
+def gpu_options(asked: dict[str, Any], parallel: Parallel) -> dict[str, Any]:
+    """The options that say this many GPUs, in the place of those that were given."""
+    out: dict[str, Any] = {"tp": parallel.tp} if "tp" in asked else {}
+    if "gpu" in asked:
+        found, named = resolve.gpu_of(asked["gpu"])
+        if named is not None:
+            out["gpu"] = f"{parallel.gpus}x{found.id}"
+    if "gpus" in asked or not out:
+        out["gpus"] = parallel.gpus
+    return out
+
+
+def utilization_of(text: str | float) -> Fraction:
+    """The share of the memory to use, above 0.
 
     Raises:
         KvcalcError: "usage".
     """
-    word = str(text).strip()
-    try:
-        value = Fraction(word[:-1]) / 100 if word.endswith("%") else Fraction(word)
-    except (ValueError, ZeroDivisionError):
-        value = Fraction(0)
-    if not 0 < value <= 1 or len(word) > 30:
-        raise KvcalcError(
-            "usage", f"{option} {shown(text)} is no share", "a number above 0, up to 1, like 0.92"
-        )
-    return value
+    share = parse_share(text, "--utilization")
+    if not share:
+        raise KvcalcError("usage", "--utilization is 0", "a share above 0, up to 1, like 0.92")
+    return share

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
+from kvcalc.api.fit_plan import gpu_options
 from kvcalc.core import fit as core
 from kvcalc.core.dtypes import storage
 from kvcalc.core.errors import KvcalcError, nearest
 from kvcalc.core.results.fit import GpuInfo, Solved
+from kvcalc.core.shard import Parallel
 from kvcalc.core.units import shown
 
 WHATS = ("gpus", "utilization", "context", "requests", "kv-dtype")
@@ -23,10 +26,15 @@ def solve(what: str, plan: core.Plan, gpu: GpuInfo) -> tuple[Solved, core.Plan, 
     Raises:
         KvcalcError: "usage" for an unknown `what`.
     """
-    key = what.lower().replace("_", "-")
+    key = str(what).lower().replace("_", "-")
+    value: float | None
     if key == "gpus":
         value, changed = _gpus(plan)
     elif key == "utilization":
+        if plan.kv_pool is not None or plan.kv_pool_tokens is not None:
+            raise KvcalcError(
+                "usage", "--solve utilization: the pool is given", "leave --kv-pool out"
+            )
         value, changed = _utilization(plan)
     elif key == "context":
         tokens = core.longest_context(plan, core.rank_plans(plan), plan.requests)
@@ -43,12 +51,24 @@ def solve(what: str, plan: core.Plan, gpu: GpuInfo) -> tuple[Solved, core.Plan, 
     return Solved(key, value), changed, gpu._replace(count=changed.parallel.gpus)
 
 
+def with_solved(asked: dict[str, Any], solved: Solved, parallel: Parallel) -> dict[str, Any]:
+    """The options that ask for what was found; those that were given, if nothing was."""
+    out = {k: v for k, v in asked.items() if k != "solve"}
+    if solved.value is None:
+        return out
+    if solved.option == "gpus":
+        return {**out, **gpu_options(out, parallel)}
+    if solved.option == "kv-dtype":
+        out = {k: v for k, v in out.items() if k not in {"k_dtype", "v_dtype"}}
+    return {**out, solved.option.replace("-", "_"): solved.value}
+
+
 def _fits(plan: core.Plan) -> bool:
     try:
         ranks = core.rank_plans(plan)
-    except KvcalcError:  # a number of GPUs that the heads do not divide by
+        return core.most_requests(plan, ranks, plan.context).best >= plan.requests
+    except KvcalcError:  # a number of GPUs that heads do not divide by, blocks that do not fit
         return False
-    return core.most_requests(plan, ranks, plan.context).best >= plan.requests
 
 
 def _gpus(plan: core.Plan) -> tuple[int | None, core.Plan]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from typing import Any
+
 from kvcalc import resolve
+from kvcalc.api.fit_plan import gpu_options
 from kvcalc.core import fit as core
 from kvcalc.core.dtypes import storage
 from kvcalc.core.errors import KvcalcError
@@ -10,13 +14,13 @@ from kvcalc.core.results.fit import Suggestion
 from kvcalc.core.units import fixed
 
 
-def suggestions_for(plan: core.Plan, gpu: str | None) -> list[Suggestion]:
+def suggestions_for(plan: core.Plan, asked: dict[str, Any]) -> list[Suggestion]:
     """Changes of one option that let more requests or a longer context in, best first."""
     base_ranks = core.rank_plans(plan)
     base = core.most_requests(plan, base_ranks, plan.context).best
     longest = core.longest_context(plan, base_ranks)
     found = []
-    for change, argument, changed in _changes(plan, gpu):
+    for change, argument, changed in _changes(plan, asked):
         try:
             made = _suggestion(change, argument, changed)
         except KvcalcError:  # a count that heads do not divide by, blocks that do not fit
@@ -39,12 +43,14 @@ def _suggestion(change: str, argument: str, plan: core.Plan) -> Suggestion:
     return Suggestion(change, argument, most, longest, most >= plan.requests, pool)
 
 
-def _changes(plan: core.Plan, gpu: str | None) -> list[tuple[str, str, core.Plan]]:
+def _changes(plan: core.Plan, asked: dict[str, Any]) -> list[tuple[str, str, core.Plan]]:
     changes = []
+    gpu = asked.get("gpu")
     p = plan.parallel
     for factor in (2, 4, 8):
         bigger = p._replace(tp=p.tp * factor)
-        changes.append(("gpus", f"--gpus {bigger.gpus}", plan._replace(parallel=bigger)))
+        words = " ".join(f"--{k} {v}" for k, v in gpu_options(asked, bigger).items())
+        changes.append(("gpus", words, plan._replace(parallel=bigger)))
         ranks = core.rank_plans(changes[-1][2]) if _divides(changes[-1][2]) else []
         if ranks and core.most_requests(changes[-1][2], ranks, plan.context).best >= plan.requests:
             break
@@ -52,7 +58,9 @@ def _changes(plan: core.Plan, gpu: str | None) -> list[tuple[str, str, core.Plan
     if s.k.block_bytes == 2 * s.k.block_elements and s.k.key == s.v.key:
         name = "fp8" if _has(gpu, "fp8") else "int8_per_token_head"
         smaller = plan._replace(storage=storage(name, model=s.model.key))
-        changes.append(("kv_dtype", f"--kv-dtype {name}", smaller))
+        apart = asked.keys() & {"k_dtype", "v_dtype"}
+        words = f"--k-dtype {name} --v-dtype {name}" if apart else f"--kv-dtype {name}"
+        changes.append(("kv_dtype", words, smaller))
     if plan.weights.format in {"bf16", "fp16", "fp32"} and plan.weights.bytes is not None:
         for name in ("fp8", "int4") if _has(gpu, "fp8") else ("int8", "int4"):
             try:
@@ -61,8 +69,9 @@ def _changes(plan: core.Plan, gpu: str | None) -> list[tuple[str, str, core.Plan
                 continue
             changes.append(("weights", f"--weights {name}", plan._replace(weights=smaller_weights)))
     if plan.utilization < 1:
-        full = plan._replace(utilization=min(1, plan.utilization + (1 - plan.utilization) / 2))
-        changes.append(("utilization", f"--utilization {fixed(full.utilization, 1, 2)}", full))
+        half_way = fixed((1 + plan.utilization) / 2, 1, 2)
+        full = plan._replace(utilization=Fraction(half_way))
+        changes.append(("utilization", f"--utilization {half_way}", full))
     return changes
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kvcalc import resolve
 from kvcalc.core import size as core
+from kvcalc.core.dtypes import Storage
+from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.results.base import EngineInfo
-from kvcalc.core.results.size import SizeResult
+from kvcalc.core.results.size import SizeResult, Stored
+from kvcalc.core.shard import Parallel
 from kvcalc.core.units import parse_count
 from kvcalc.resolve import Count
 
@@ -28,7 +31,7 @@ def size(
     engine: str = "none",
     engine_version: str | None = None,
     set: Mapping[str, object] | None = None,
-    block_size: Count = 16,
+    block_size: Count | None = None,
     tp: Count = 1,
     pp: Count = 1,
     dcp: Count = 1,
@@ -61,30 +64,73 @@ def size(
         layers, kv_heads, head_dim, query_heads, value_dim, parameters, max_context_length, group
     )
     found = resolve.model_of(model, shape, encoder_tokens)
-    resolve.engine_of(engine, engine_version, set)
+    storage = resolve.storage_of(found, kv_dtype, k_dtype, v_dtype, dtype)
+    parallel = resolve.parallel_of(tp, pp, 1, dcp)
+    page = None if block_size is None else parse_count(block_size, "--block-size")
+    count = parse_count(requests, "-n")
+    contexts = _contexts(found, context, allow_long=allow_long_context)
+    info, store = EngineInfo("none"), None
+    if engine != "none" or engine_version or set:
+        k, v = (
+            None if d in {None, "auto"} else d for d in (k_dtype or kv_dtype, v_dtype or kv_dtype)
+        )
+        info, store, contexts, count = _engine(
+            engine, engine_version, set or {}, (found, storage, k, v, dtype, parallel, page),
+            contexts, count,
+        )  # fmt: skip
     return core.size(
         found,
-        resolve.storage_of(found, kv_dtype, k_dtype, v_dtype, dtype),
-        _contexts(found, context, allow_long=allow_long_context),
+        storage,
+        contexts,
         weights=resolve.weights_of(found, weights, weight_bytes),
-        requests=parse_count(requests, "-n"),
+        requests=count,
         batch=[
             resolve.context_of(found, r, allow_long=allow_long_context, option="--request")
             for r in request
         ],
-        parallel=resolve.parallel_of(tp, pp, 1, dcp),
-        block_size=parse_count(block_size, "--block-size"),
+        parallel=parallel,
+        block_size=page or 16,
         shared_prefix=None
         if shared_prefix is None
         else parse_count(shared_prefix, "--shared-prefix"),
-        engine=EngineInfo("none"),
+        engine=info,
+        store=store,
     )
+
+
+def _engine(
+    name: str,
+    version: str | None,
+    given: Mapping[str, object],
+    what: tuple[Model, Storage, str | None, str | None, str | None, Parallel, int | None],
+    contexts: list[int],
+    requests: int,
+) -> tuple[EngineInfo, Callable[[int, int], Stored] | None, list[int], int]:
+    """The engine's rules: what it stores, and the contexts and requests its settings imply.
+
+    llama.cpp's n_ctx (over all slots) and n_seq_max replace -c and -n.
+    """
+    from kvcalc.engines import registry, storage  # noqa: PLC0415 - the textbook needs neither
+
+    engine = registry.engine_of(name)
+    settings = registry.settings_of(engine, given)
+    if version is not None and not engine.versioned:
+        raise KvcalcError("usage", f"--engine-version: {engine.id} has one set of rules", None)
+    if engine.id == "none":
+        return EngineInfo("none"), None, contexts, requests
+    requests = int(settings.get("n_seq_max", requests))
+    if "n_ctx" in settings:
+        contexts = [max(1, int(settings["n_ctx"]) // requests)]
+    model, kv, k, v, dtype, parallel, page = what
+    ask = storage.Ask(model, kv, k, v, dtype, settings, parallel, page, version)
+    info = EngineInfo(engine.id, version or engine.newest, dict(settings))
+    return info, lambda n, count: storage.stored(engine.id, ask, n, count), contexts, requests
 
 
 def _contexts(
     model: Model, context: Count | Sequence[Count] | None, *, allow_long: bool
 ) -> list[int]:
-    if context is None:
+    if context is None or context == []:
         default = resolve.default_context(model)
         most = model.max_context_tokens
         return [default] if most in {None, default} else [default, most or default]

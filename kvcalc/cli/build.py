@@ -9,7 +9,6 @@ import typer
 from typer.core import TyperCommand
 
 from kvcalc.cli.help import command_help
-from kvcalc.cli.options import Option
 from kvcalc.cli.spec import Spec
 
 
@@ -52,10 +51,3 @@ def _command_class(spec: Spec) -> type[TyperCommand]:
             return command_help(spec)
 
     return Command
-
-
-def values_of(option: Option, texts: list[str]) -> list[str]:
-    """Repeated options and comma lists as one list; NAME=VALUE pairs keep their commas."""
-    if option.repeat == "pairs" or option.name == "group":
-        return texts
-    return [part.strip() for text in texts for part in text.split(",")]

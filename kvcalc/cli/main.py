@@ -14,19 +14,18 @@ from kvcalc.core.results.base import Result
 from kvcalc.core.units import shown
 
 YES, NO, ERROR, BUG, INTERRUPTED = 0, 1, 2, 70, 130
+#: Answered whatever else stands on the line.
+_ASKS = frozenset({"-h", "--help", "--version"})
 
 
 def run(argv: list[str]) -> int:
     """Answer one command line and return its exit code."""
-    if not argv or (argv[0] in {"-h", "--help", "help"} and len(argv) == 1):
-        from kvcalc.cli.help import overview  # noqa: PLC0415 - it loads every command
-
-        output.write_stdout(overview() + "\n")
-        return YES if argv else ERROR
-    if argv[0] == "help" and len(argv) > 1:
-        argv = [argv[1], "--help"]
+    if argv[:1] == ["help"]:
+        argv = [*argv[1:2], "--help"]
     command, words = _split(argv)
     try:
+        if command is None and (_ASKS & set(argv) or not wants_json(argv)):
+            return _overview(argv)
         return _command(_known(command), words)
     except KvcalcError as error:
         return _failed(command if command in COMMANDS else None, argv, error)
@@ -45,6 +44,22 @@ def _split(argv: list[str]) -> tuple[str | None, list[str]]:
     if i >= len(argv) or argv[i] == "--":
         return None, argv
     return argv[i], argv[:i] + argv[i + 1 :]
+
+
+def _overview(argv: list[str]) -> int:
+    """Without a command: the version, or help, which for nothing at all goes to stderr."""
+    if "--version" in argv:
+        output.write_stdout(f"kvcalc {__version__}\n")
+        return YES
+    from kvcalc.cli.help import overview  # noqa: PLC0415 - it loads every command
+
+    if {"-h", "--help"} & set(argv):
+        output.write_stdout(overview() + "\n")
+        return YES
+    if argv:
+        _known(None)
+    output.write_stderr(overview() + "\n")
+    return ERROR
 
 
 def _known(command: str | None) -> str:
@@ -80,28 +95,29 @@ def parse(spec: Spec, words: list[str]) -> dict[str, Any] | None:
     own = frozenset(f for option in all_options for f in option.flags) | {"-h", "--help"}
     flags = frozenset(f for o in all_options if o.is_flag for f in o.flags) | {"-h", "--help"}
     words = spellings.normalise(words, own, flags)
-    if any(w in {"-h", "--help"} for w in (words[: words.index("--")] if "--" in words else words)):
+    if asked := _ASKS.intersection(_options_of(words)):
         from kvcalc.cli.help import command_help  # noqa: PLC0415
 
-        output.write_stdout(command_help(spec) + "\n")
+        said = f"kvcalc {__version__}" if asked == {"--version"} else command_help(spec)
+        output.write_stdout(said + "\n")
         return None
     import typer  # noqa: PLC0415 - --version and help of kvcalc must not wait for it
 
-    from kvcalc.cli.build import build, values_of  # noqa: PLC0415
+    from kvcalc.cli.build import build  # noqa: PLC0415
 
     try:
         values = build(spec).main(words, prog_name=f"kvcalc {spec.name}", standalone_mode=False)
-    except typer.Exit as left:
-        raise SystemExit(left.exit_code) from None
     except typer.Abort:
         raise KeyboardInterrupt from None
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
         raise _usage(error, spec) from None
+    if isinstance(values, int):  # Typer's answer to Ctrl-C
+        raise KeyboardInterrupt
     options = {option.key: option for option in all_options}
     return {
-        key: values_of(options[key], value) if isinstance(value, list) and key in options else value
+        key: options[key].split(value) if isinstance(value, list) and key in options else value
         for key, value in sorted(values.items(), key=lambda item: _place(item[0], options, words))
     }
 
@@ -117,13 +133,13 @@ def _place(key: str, options: dict[str, Option], words: list[str]) -> int:
 
 def _usage(error: Any, spec: Spec) -> KvcalcError:
     """Typer's usage error in our one line, with the nearest options."""
-    message = str(error.format_message()).rstrip(".")
-    close = list(getattr(error, "possibilities", None) or [])
+    message, near = str(error.format_message()).rstrip("."), ""
     name = getattr(error, "option_name", None)
-    if not close and name and "such option" in message:
+    if name and "such option" in message:
+        message = f"kvcalc {spec.name} has no option {name}"
         known = sorted(f for o in spec.all_options() for f in o.flags if f.startswith("--"))
         close = nearest(name, known)
-    near = f"nearest: {', '.join(sorted(close)[:3])}; " if close else ""
+        near = f"nearest: {', '.join(close)}; " if close else ""
     return KvcalcError("usage", shown(message, 200), f"{near}all: kvcalc {spec.name} --help")
 
 
@@ -198,19 +214,20 @@ def _failed(command: str | None, argv: list[str], error: KvcalcError) -> int:
 
 def _write_failure(argv: list[str], content: str, error: KvcalcError) -> None:
     """The envelope of a failure: to stdout, or to the file the answer was meant for."""
-    path = _value_after(argv, ("-o", "--output"))
+    path = _value_after(_options_of(argv), _file_flags(argv))
     try:
         if path in {None, "-"} or error.code == "output_failed":
             output.write_stdout(content, plain_text=False)
         else:
             output.write_file(path or "", content)
     except KvcalcError as second:
-        output.complain(second)
+        if second.message != error.message:
+            output.complain(second)
 
 
 def wants_json(argv: list[str]) -> bool:
     """Whether JSON was asked for by option, variable or configuration, even if parsing failed."""
-    words = argv[: argv.index("--")] if "--" in argv else argv
+    words = _options_of(argv)
     named = _value_after(words, ("-f", "--format"))
     if "--json" in words or named is not None:
         return "--json" in words or named == "json"
@@ -221,8 +238,19 @@ def wants_json(argv: list[str]) -> bool:
     configured = _configured_format()
     if configured is not None:
         return configured == "json"
-    path = _value_after(words, ("-o", "--output"))
+    path = _value_after(words, _file_flags(argv))
     return path is not None and path.lower().endswith(".json")
+
+
+def _options_of(argv: list[str]) -> list[str]:
+    return argv[: argv.index("--")] if "--" in argv else argv
+
+
+def _file_flags(argv: list[str]) -> tuple[str, ...]:
+    """The flags of the output file: in `timeline`, --output counts tokens."""
+    command, _ = _split(argv)
+    options = spec_of(command).all_options() if command in COMMANDS else (OPTIONS["output_file"],)
+    return next(option.flags for option in options if option.key == "output_file")
 
 
 def _value_after(words: list[str], names: tuple[str, ...]) -> str | None:

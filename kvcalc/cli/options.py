@@ -35,6 +35,12 @@ class Option(NamedTuple):
         """Takes no value."""
         return not self.metavar
 
+    def split(self, texts: list[str]) -> list[str]:
+        """Repeated texts and comma lists as one list; NAME=VALUE pairs keep their commas."""
+        if self.repeat == "pairs" or self.name == "group":
+            return texts
+        return [part.strip() for text in texts for part in text.split(",")]
+
 
 LOAD, STORAGE, GPUS, ENGINE = "Load", "Storage", "Across GPUs", "Engine"
 NUMBERS, OUTPUT, MACHINE, SHOW = "A model by its numbers", "Output", "Machine", "What to show"

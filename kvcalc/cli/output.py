@@ -25,11 +25,20 @@ ASCII = str.maketrans({
 })  # fmt: skip
 
 
+#: Temporary files being written: an interrupted program removes them.
+unfinished: list[str] = []
+_STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+
+
 class Output:
     """Where and how to write, from the common options."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.file: str | None = options.pop("output_file", None)
+        if self.file == "":
+            raise KvcalcError("usage", "-o is empty", "name a file; - is standard output")
+        if self.file in _STDOUT:
+            self.file = "-"
         self.quiet = bool(options.pop("quiet", False))
         self.verbose = bool(options.pop("verbose", False))
         color = options.pop("color", None) or "auto"
@@ -104,7 +113,6 @@ class Output:
         else:
             write_file(self.file or "", content)
 
-
     def write_lines(self, lines: Iterator[str]) -> None:
         """Lines as they come: to stdout one by one, to a file whole or not at all.
 
@@ -114,7 +122,8 @@ class Output:
         if self.file not in {None, "-"}:
             write_file(self.file or "", lines)
             return
-        buffer = getattr(sys.stdout, "buffer", sys.stdout)
+        out = _stdout()
+        buffer = getattr(out, "buffer", out)
         live = _is_terminal() or not _is_regular(sys.stdin)
         try:
             for line in lines:
@@ -135,6 +144,12 @@ def _is_regular(stream: Any) -> bool:
         return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
     except (OSError, ValueError, AttributeError):
         return False
+
+
+def _stdout() -> Any:
+    if sys.stdout is None:
+        raise KvcalcError("output_failed", "standard output is closed", "-o FILE writes to a file")
+    return sys.stdout
 
 
 def _stdout_failed(error: OSError) -> KvcalcError:
@@ -160,8 +175,8 @@ def write_stdout(content: str, *, plain_text: bool = True) -> None:
     Raises:
         KvcalcError: "output_failed" for a full disk and the like.
     """
+    out = _stdout()
     try:
-        out = sys.stdout
         encoding = (getattr(out, "encoding", None) or "utf-8").lower().replace("-", "")
         if plain_text and encoding not in {"utf8", "utf8sig", "cp65001"}:
             data = content.translate(ASCII).encode(out.encoding, "replace")
@@ -204,7 +219,9 @@ def write_file(path: str, content: str | Iterator[str]) -> None:
     chunks = (text.encode("utf-8", "surrogateescape") for text in texts)
     real = os.path.realpath(path)
     folder = os.path.dirname(real) or os.curdir
-    if not os.path.isdir(folder):
+    # Not of `real`: /dev/stdout is a link to a pipe, which has no path of its own.
+    mode = os.stat(path).st_mode if os.path.exists(path) else None
+    if mode is None and not os.path.isdir(folder):
         raise KvcalcError(
             "output_failed",
             f"cannot write {shown(path)}: no folder {shown(os.path.dirname(path) or folder)}",
@@ -212,12 +229,12 @@ def write_file(path: str, content: str | Iterator[str]) -> None:
         )
     temporary = None
     try:
-        mode = os.stat(real).st_mode if os.path.exists(real) else None
         if mode is not None and not stat.S_ISREG(mode):
-            with open(real, "wb", buffering=0) as device:
+            with open(path, "wb") as device:
                 device.writelines(chunks)
             return
         temporary = os.path.join(folder, f".{os.path.basename(real)}.{os.getpid()}.part")
+        unfinished.append(temporary)
         with open(temporary, "xb") as file:
             file.writelines(chunks)
             file.flush()
@@ -233,22 +250,28 @@ def write_file(path: str, content: str | Iterator[str]) -> None:
             "output_failed", f"cannot write {shown(path)}: {error.strerror}", "nothing was written"
         ) from None
     finally:
+        unfinished.clear()
         if temporary is not None and os.path.exists(temporary):
             os.unlink(temporary)
 
 
 def complain(error: KvcalcError, *, colour: bool | None = None) -> None:
     """One line on stderr, and a second saying what to do."""
-    err = sys.stderr
-    if err is None:
-        return
     if colour is None:
         plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-        colour = err.isatty() and not plain
+        colour = sys.stderr is not None and sys.stderr.isatty() and not plain
     red, cyan, off = ("\x1b[1;31m", "\x1b[36m", "\x1b[0m") if colour else ("", "", "")
     text = f"{red}error:{off} {error.message}\n"
     if error.hint:
         text += f" {cyan}hint:{off} {error.hint}\n"
+    write_stderr(text)
+
+
+def write_stderr(text: str) -> None:
+    """A message, in ASCII where stderr has no other glyphs; lost if nobody can read it."""
+    err = sys.stderr
+    if err is None:
+        return
     try:
         encoding = (getattr(err, "encoding", None) or "utf-8").lower().replace("-", "")
         err.write(text if encoding == "utf8" else text.translate(ASCII))

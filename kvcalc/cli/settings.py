@@ -69,8 +69,8 @@ def _typed(option: Option, value: Any, where: str) -> Any:
     if isinstance(value, list):
         if not option.repeat:
             raise KvcalcError("usage", f"{where} is a list", f"expected one {option.metavar}")
-        return [str(v) for v in value]
-    return [str(value)] if option.repeat else str(value)
+        return option.split([str(v) for v in value])
+    return option.split([str(value)]) if option.repeat else str(value)
 
 
 def _file(path: str, spec: Spec) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from kvcalc.cli.options import COMMON, OPTIONS, Option
 GROUPS = (
     ("Calculate", ("size", "fit", "timeline", "speed", "waste", "compare", "tradeoff")),
     ("Read and report", ("batch",)),
-    ("Look up", ("models", "gpus", "dtypes", "schema")),
+    ("Look up", ("models", "gpus", "dtypes", "schema", "completions")),
 )
 COMMANDS = tuple(name for _, names in GROUPS for name in names)
 

@@ -50,6 +50,8 @@ RENAMED = {
     "--num-attention-heads": "--query-heads",
     "--max-position-embeddings": "--max-context-length",
 }
+#: Spellings of the --output that counts tokens.
+_TOKENS = ("--osl", "--output-len")
 #: Engine spelling → setting of that name, given as --set NAME=VALUE.
 SETTINGS = {
     "--ctx-size": "n_ctx",
@@ -107,10 +109,7 @@ def normalise(argv: list[str], own: frozenset[str], flags: frozenset[str]) -> li
         if name in SWITCHES and name not in own:
             out += ["--set", SWITCHES[name]]
             continue
-        takes_value = name not in flags and (
-            name in own or name in RENAMED or name in SETTINGS or name in MODEL
-        )
-        if not takes_value:
+        if not _takes_value(name, own, flags):
             out.append(name + equals + value)
             continue
         if not equals:
@@ -128,3 +127,9 @@ def normalise(argv: list[str], own: frozenset[str], flags: frozenset[str]) -> li
         else:
             out += ["--set", f"{SETTINGS[name]}={value}"]
     return models + out
+
+
+def _takes_value(name: str, own: frozenset[str], flags: frozenset[str]) -> bool:
+    if name in flags or (name in _TOKENS and "--prompt" not in own):
+        return False  # a flag; or tokens where --output is a file
+    return name in own or name in RENAMED or name in SETTINGS or name in MODEL

@@ -107,7 +107,8 @@ def storage(kv: str, k: str | None = None, v: str | None = None, model: str = "b
     Raises:
         KvcalcError: "unknown_dtype"; "usage" if one of K and V is a format that holds both.
     """
-    key, value = dtype(k or kv, "--k-dtype"), dtype(v or kv, "--v-dtype")
+    key = dtype(kv) if k is None else dtype(k, "--k-dtype")
+    value = dtype(kv) if v is None else dtype(v, "--v-dtype")
     if key.key != value.key and (key.pair or value.pair):
         name = (key if key.pair else value).key
         raise KvcalcError(

@@ -26,7 +26,7 @@ from kvcalc.core.results.fit import (
     Typical,
 )
 from kvcalc.core.size import block_bytes, model_info, shared_bytes
-from kvcalc.core.units import cdiv
+from kvcalc.core.units import cdiv, pad
 
 #: Beyond this no context is searched for; a state-only model has no end.
 LONGEST = 2**40
@@ -104,7 +104,7 @@ def _budget(plan: Plan, share: Fraction, rank: Model) -> tuple[BudgetLine, ...]:
         return (_exact("kv_pool", plan.kv_pool, "given"),)
     if plan.kv_pool_tokens is not None:
         one = _request_bytes(plan, rank, plan.context)
-        pool = cdiv(plan.kv_pool_tokens * one, plan.context)
+        pool = cdiv(plan.kv_pool_tokens * one, _held(plan))
         return (_exact("kv_pool", pool, f"{plan.kv_pool_tokens:,} tokens, given"),)
     memory = plan.memory
     assert memory is not None  # noqa: S101 - the API asked for it; for the type checker
@@ -144,8 +144,9 @@ def _request_bytes(plan: Plan, rank: Model, tokens: int) -> int:
 
 
 def _shared(plan: Plan, rank: Model, tokens: int) -> int:
-    prefix = min(plan.shared_prefix, tokens)
-    return shared_bytes(rank, plan.storage, tokens, prefix) if prefix else 0
+    dcp = plan.parallel.dcp
+    prefix = min(plan.shared_prefix, tokens) // dcp
+    return shared_bytes(rank, plan.storage, cdiv(tokens, dcp), prefix) if prefix else 0
 
 
 def requests_in(plan: Plan, rank: Model, pool: int, tokens: int) -> int:
@@ -259,7 +260,7 @@ def fit(
         max_requests_high=most.high,
         max_context_tokens=longest,
         ladder=_ladder(plan, ranks),
-        ideal=_ideal(plan, most, longest, ranks),
+        ideal=_ideal(plan),
         ranks=_ranks(plan, ranks),
         shortfall_bytes=max(missing[worst].best, 0),
         shortfall_low_bytes=max(missing[worst].low, 0),
@@ -277,10 +278,22 @@ def fit(
 
 
 def _pool_tokens(plan: Plan, rank: RankPlan, one: int) -> int | None:
-    """Tokens of requests at this context that all replicas hold: pool · context / request."""
-    if one == 0:
-        return None
-    return plan.parallel.dp * (max(rank.pool.best, 0) * plan.context // one)
+    """Tokens of requests at this context that all replicas hold."""
+    return None if one == 0 else plan.parallel.dp * _tokens_in(plan, rank.pool.best, one)
+
+
+def _tokens_in(plan: Plan, pool: int, one: int) -> int:
+    """pool · context / request; in pages whole ones: 16 GiB of 57,344 B a token are 18,724 of 16."""
+    tokens = max(pool, 0) * _held(plan) // one
+    page = plan.parallel.dcp * (plan.block_size or 1)
+    return tokens if plan.block_size is None else tokens // page * page
+
+
+def _held(plan: Plan) -> int:
+    """Tokens that one request's bytes have room for: its context, in whole pages."""
+    if plan.block_size is None:
+        return plan.context
+    return plan.parallel.dcp * pad(cdiv(plan.context, plan.parallel.dcp), plan.block_size)
 
 
 def _ladder(plan: Plan, ranks: Sequence[RankPlan]) -> tuple[LadderStep, ...]:
@@ -298,18 +311,20 @@ def _ladder(plan: Plan, ranks: Sequence[RankPlan]) -> tuple[LadderStep, ...]:
     return tuple(steps)
 
 
-def _ideal(
-    plan: Plan, most: Interval, longest: int | None, ranks: Sequence[RankPlan]
-) -> Ideal:
+def _ideal(plan: Plan) -> Ideal:
+    """M_total = M_weights + M_KV × B: nothing left unused, no pages."""
+    bare = plan._replace(utilization=Fraction(1), reserve=0, block_size=None)
+    ranks = rank_plans(bare)
     pool = sum(max(r.pool.best, 0) for r in ranks) * plan.parallel.tp * plan.parallel.dp
-    return Ideal(pool, most.best, longest)
+    most = most_requests(bare, ranks, plan.context).best
+    return Ideal(pool, most, longest_context(bare, ranks))
 
 
 def _ranks(plan: Plan, ranks: Sequence[RankPlan]) -> tuple[Rank, ...]:
     rows = []
     for stage, r in enumerate(ranks):
         one = _request_bytes(plan, r.model, plan.context)
-        tokens = max(r.pool.best, 0) * plan.context // one if one else 0
+        tokens = _tokens_in(plan, r.pool.best, one) if one else 0
         rows.append(Rank(
             stage * plan.parallel.tp, stage, len(r.model.layers), r.weight_bytes, r.pool.best,
             r.model.token_bytes(plan.storage), tokens,

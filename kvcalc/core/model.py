@@ -28,6 +28,11 @@ class Weights(NamedTuple):
     bytes: int | None
     #: Elements that no common format quantises: embeddings and the output head.
     embedding_elements: int | None = None
+    #: (storage format, bytes) of all tensors, the largest share first; empty where not known.
+    types: tuple[tuple[str, int], ...] = ()
+    #: Where `bytes` are an estimate, the least and the most that they may be.
+    low_bytes: int | None = None
+    high_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

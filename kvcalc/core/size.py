@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kvcalc.core import shard
 from kvcalc.core.cache import Cache, Compressed, Cross, Full, Latent, State, bend_of
 from kvcalc.core.dtypes import Dtype, Storage
+from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import CacheGroup, Model, pattern_of, short_name
 from kvcalc.core.results.base import EngineInfo, KvDtype, ModelInfo, Warn, WeightInfo
 from kvcalc.core.results.size import (
@@ -21,6 +22,7 @@ from kvcalc.core.results.size import (
     LayerGroup,
     Shape,
     SizeResult,
+    Stored,
 )
 from kvcalc.core.units import cdiv, pad
 
@@ -53,9 +55,12 @@ def size(
     block_size: int = 16,
     shared_prefix: int | None = None,
     engine: EngineInfo | None = None,
+    store: Callable[[int, int], Stored] | None = None,
     warnings: tuple[Warn, ...] = (),
 ) -> SizeResult:
     """The textbook size of `model`'s cache at each of `contexts` tokens, in bytes.
+
+    `store` gives what an engine allocates for so many requests of so many tokens.
 
     Raises:
         KvcalcError: "not_divisible" if tp, pp, dcp or a block format does not divide.
@@ -71,7 +76,12 @@ def size(
         defaulted=p.defaulted,
         layers=p.layers,
         contexts=tuple(
-            _context(model, storage, n, requests, p, parallel, _prefix(shared_prefix, block_size))
+            _with_engine(
+                _context(
+                    model, storage, n, requests, p, parallel, _prefix(shared_prefix, n, block_size)
+                ),
+                store,
+            )
             for n in contexts
         ),
         batch=_batch(model, storage, batch),
@@ -122,9 +132,9 @@ def _profile(model: Model, storage: Storage, parallel: shard.Parallel) -> Profil
     )
 
 
-def _prefix(tokens: int | None, block_size: int) -> int:
+def _prefix(tokens: int | None, context: int, block_size: int) -> int:
     """Only whole blocks are shared: 1,000 tokens in blocks of 16 share 992."""
-    return (tokens or 0) // block_size * block_size
+    return min(tokens or 0, context) // block_size * block_size
 
 
 def shared_bytes(model: Model, storage: Storage, tokens: int, prefix: int) -> int:
@@ -155,6 +165,13 @@ def _context(
         for rank in p.ranks
     )
     return ContextSize(tokens, one, requests, requests * one - shared, per_gpu)
+
+
+def _with_engine(c: ContextSize, store: Callable[[int, int], Stored] | None) -> ContextSize:
+    if store is None:
+        return c
+    made = store(c.tokens, c.requests)
+    return c._replace(engine_bytes=made.bytes, engine_blocks=made.blocks, engine_items=made.items)
 
 
 def _batch(model: Model, s: Storage, batch: Sequence[int]) -> Batch | None:
@@ -270,17 +287,24 @@ def _bytes(d: Dtype) -> str:
 
 
 def variants(model: Model, s: Storage) -> AttentionVariants | None:
-    """MHA and MQA beside the model's own, where every layer is full attention."""
+    """MHA and MQA beside the model's own, where all attention is full.
+
+    None too where a single head is no whole number of blocks (q8_0 with heads of 80).
+    """
     from dataclasses import replace  # noqa: PLC0415 - loaded already
 
     heads = model.query_heads
-    if heads is None or any(type(g.cache) is not Full for g in model.groups) or not model.groups:
+    groups = [g for g in model.groups if not isinstance(g.cache, State)]
+    if heads is None or any(type(g.cache) is not Full for g in groups) or not groups:
         return None
     total = {1: 0, heads: 0}
-    for group in model.groups:
-        for h in total:
-            assert isinstance(group.cache, Full)  # noqa: S101 - narrowed above, for the type checker
-            total[h] += len(group.layers) * replace(group.cache, kv_heads=h).token_bytes(s)
+    try:
+        for group in groups:
+            for h in total:
+                assert isinstance(group.cache, Full)  # noqa: S101 - narrowed above, for the checker
+                total[h] += len(group.layers) * replace(group.cache, kv_heads=h).token_bytes(s)
+    except KvcalcError:
+        return None
     actual = model.token_bytes(s)
     return AttentionVariants(total[heads], actual, total[1], total[heads] / actual)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from kvcalc.core.errors import KvcalcError
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 _SIZES = {
@@ -18,7 +21,8 @@ _COUNTS = {"": 1, "k": 2**10, "m": 2**20}
 #: Larger counts are typing errors: no model and no fleet has a trillion of anything counted here.
 MAX_COUNT = 10**12
 MAX_BYTES = 2**60
-_NUMBER = re.compile(r"([0-9][0-9_]*(?:\.[0-9]+)?)\s*([A-Za-z]*)")
+#: Compiled when first used: most answers read no such text.
+_NUMBER = r"([0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?)\s*([A-Za-z]*)"
 
 
 def cdiv(a: int, b: int) -> int:
@@ -58,8 +62,10 @@ def _count_of(text: object) -> int | None:
     if not isinstance(text, str):
         return None
     word = text.strip()
+    if word.isdecimal() and word.isascii() and len(word) <= 30:
+        return int(word)
     sign = -1 if word.startswith("-") else 1
-    match = _NUMBER.fullmatch(word.lstrip("+-") if word[:1] in "+-" else word)
+    match = re.fullmatch(_NUMBER, word[1:] if word[:1] in {"+", "-"} else word)
     if match is None or "." in match[1] or len(match[1]) > 30:
         return None
     factor = _COUNTS.get(match[2].lower())
@@ -73,15 +79,15 @@ def parse_bytes(text: str | int, option: str) -> int:
         KvcalcError: "usage" for a bare `80G` (two readings), no unit, or nonsense.
     """
     text = str(text)
-    match = _NUMBER.fullmatch(text.strip())
+    match = re.fullmatch(_NUMBER, text.strip())
     if match is None or len(match[1]) > 30:
         raise KvcalcError(
             "usage", f"{option} {shown(text)} is not a size", "write it like 80GiB, 80GB or 512MiB"
         )
-    number, unit = Fraction(match[1].replace("_", "")), match[2].lower()
+    unit = match[2].lower()
     if unit in _BARE:
-        _refuse_bare(text.strip(), number, _BARE[unit], option)
-    if not unit and number < MIB:
+        _refuse_bare(match[1], _BARE[unit], option)
+    if not unit and _scaled(match[1], 1) < MIB:
         raise KvcalcError(
             "usage", f"{option} {shown(text)} has no unit", f"write {text}GiB or {text}GB"
         )
@@ -91,32 +97,52 @@ def parse_bytes(text: str | int, option: str) -> int:
             f"{option} {shown(text)}: unknown unit {shown(match[2])}",
             "units are B, KiB, MiB, GiB, TiB and kB, MB, GB, TB",
         )
-    value = round_half_up(number * _SIZES[unit or "b"])
+    value = _scaled(match[1], _SIZES[unit or "b"])
     if not 0 < value <= MAX_BYTES:
         raise KvcalcError("usage", f"{option} {shown(text)} is out of range", "at most 1024 PiB")
     return value
 
 
-def _refuse_bare(text: str, number: Fraction, letter: str, option: str) -> None:
-    n = match_number(text)
-    decimal = round_half_up(number * _SIZES[f"{letter.lower()}b"])
+def _scaled(digits: str, size: int) -> int:
+    """The number times `size`, halves rounded up: "1.5", 1024 is 1,536."""
+    whole, _, rest = digits.replace("_", "").partition(".")
+    return _half_up(int(whole + rest) * size, 10 ** len(rest))
+
+
+def _half_up(a: int, b: int) -> int:
+    """a / b as the nearest whole number, halves away from zero."""
+    return (2 * a + b) // (2 * b) if a >= 0 else -((b - 2 * a) // (2 * b))
+
+
+#: Digits, an exponent of at most three (1e999999999 has a billion digits), perhaps a percent sign.
+_SHARE = r"((?:[0-9]{1,20}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE]-?[0-9]{1,3})?)\s*(%?)"
+
+
+def parse_share(text: str | float, option: str) -> Fraction:
+    """A share from 0 to 1, exactly as written: 0.62 or 62%; a float's own digits.
+
+    Raises:
+        KvcalcError: "usage".
+    """
+    from fractions import Fraction  # noqa: PLC0415 - few answers need it
+
+    match = re.fullmatch(_SHARE, str(text).strip())
+    value = Fraction(match[1]) / (100 if match[2] else 1) if match else Fraction(-1)
+    if not 0 <= value <= 1:
+        raise KvcalcError(
+            "usage", f"{option} {shown(text)} is not a share from 0 to 1", "write it like 0.62"
+        )
+    return value
+
+
+def _refuse_bare(n: str, letter: str, option: str) -> None:
+    decimal = _scaled(n, _SIZES[f"{letter.lower()}b"])
     raise KvcalcError(
         "usage",
-        f"{option} {text} has two readings: {n} {letter}B = "
+        f"{option} {n}{letter} has two readings: {n} {letter}B = "
         f"{fixed(decimal, _SIZES[f'{letter.lower()}ib'])} {letter}iB, or {n} {letter}iB",
         f"write {n}{letter}B or {n}{letter}iB",
     )
-
-
-def match_number(text: str) -> str:
-    """The digits of "80G", as typed."""
-    return re.sub(r"[A-Za-z\s]+$", "", text)
-
-
-def round_half_up(value: Fraction) -> int:
-    """The nearest whole number; halves go up, away from zero."""
-    sign = -1 if value < 0 else 1
-    return sign * int(abs(value) + Fraction(1, 2))
 
 
 def shown(text: object, limit: int = 60) -> str:
@@ -127,15 +153,16 @@ def shown(text: object, limit: int = 60) -> str:
     return safe or '""'
 
 
-def fixed(value: int | Fraction, unit: int = 1, decimals: int = 2) -> str:
+def fixed(value: float | Fraction, unit: int = 1, decimals: int = 2) -> str:
     """value / unit with exactly `decimals` digits, halves rounded up, thousands separated."""
-    scaled = round_half_up(Fraction(value) / unit * 10**decimals)
+    top, bottom = value.as_integer_ratio()
+    scaled = _half_up(top * 10**decimals, bottom * unit)
     sign, digits = ("−" if scaled < 0 else ""), str(abs(scaled)).rjust(decimals + 1, "0")
     whole = digits[: len(digits) - decimals]
     return f"{sign}{int(whole):,}" + (f".{digits[-decimals:]}" if decimals else "")
 
 
-def trimmed(value: int | Fraction, unit: int = 1, decimals: int = 2) -> str:
+def trimmed(value: float | Fraction, unit: int = 1, decimals: int = 2) -> str:
     """As `fixed`, without trailing zeros: 1.25, 40, 0.5."""
     text = fixed(value, unit, decimals)
     return text.rstrip("0").rstrip(".") if "." in text else text
@@ -157,4 +184,5 @@ def format_bytes(value: int) -> str:
 
 def percent(value: float | Fraction, decimals: int = 1) -> str:
     """A fraction in [0, 1] as 63.4%."""
-    return fixed(Fraction(value) * 100, 1, decimals) + "%"
+    top, bottom = value.as_integer_ratio()
+    return fixed(_half_up(top * 10 ** (decimals + 2), bottom), 10**decimals, decimals) + "%"

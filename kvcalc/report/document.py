@@ -61,6 +61,8 @@ class Column(NamedTuple):
     #: Shown on a terminal only (bars).
     screen: bool = False
     style: str = ""
+    #: A shorter form of a column that a narrow terminal drops, shown in its place.
+    narrow: bool = False
 
 
 class Share(NamedTuple):

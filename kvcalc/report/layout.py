@@ -9,6 +9,7 @@ from kvcalc.report.document import (
     Bar,
     Block,
     Cell,
+    Chart,
     Code,
     Column,
     Document,
@@ -170,7 +171,9 @@ def _upright(block: Formula) -> Iterator[Spans]:
 
 
 def _table(block: Table, width: int | None) -> Iterator[Spans]:
-    keep = [i for i, c in enumerate(block.columns) if width is not None or not c.screen]
+    shown = [i for i, c in enumerate(block.columns) if width is not None or not c.screen]
+    keep = [i for i in shown if not block.columns[i].narrow]
+    spare = [i for i in shown if block.columns[i].narrow]
     bars = _bar_width(block, width)
     while True:
         columns = [block.columns[i] for i in keep]
@@ -181,8 +184,7 @@ def _table(block: Table, width: int | None) -> Iterator[Spans]:
         if width is None or total <= width or not droppable:
             break
         del keep[max(droppable, key=lambda k: (columns[k].drop, k))]
-        if len(keep) == len(shown) - 1 - sum(block.columns[i].narrow for i in shown):
-            keep = sorted([*keep, *(i for i in shown if block.columns[i].narrow)])
+        keep, spare = sorted([*keep, *spare]), []
     if block.optional and width is not None and total > width:
         return
     if block.title:

@@ -8,8 +8,8 @@ from kvcalc.core.results.base import Result
 from kvcalc.report.document import (
     Bar,
     Block,
-    Chart,
     Cell,
+    Chart,
     Formula,
     Paragraph,
     Table,

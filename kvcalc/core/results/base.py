@@ -29,7 +29,8 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """`data` of the envelope: plain dicts, lists, strings and whole numbers."""
-        return {n: plain(getattr(self, n)) for n in type(self).__slots__ if n not in self.hidden}
+        names: tuple[str, ...] = type(self).__slots__
+        return {n: plain(getattr(self, n)) for n in names if n not in self.hidden}
 
     def main_rows(self) -> list[dict[str, Any]]:
         """The main list, one dict a row."""

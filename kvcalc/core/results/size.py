@@ -50,6 +50,14 @@ class EngineItem(NamedTuple):
     bytes: int
 
 
+class Stored(NamedTuple):
+    """What an engine allocates for given requests: bytes over all GPUs, blocks, items."""
+
+    bytes: int
+    blocks: int | None
+    items: tuple[EngineItem, ...]
+
+
 class ContextSize(NamedTuple):
     """The cache at one context; `bytes_per_gpu` is the fullest GPU's share of `total_bytes`."""
 

@@ -38,6 +38,7 @@ def view(r: SizeResult) -> Document:
     blocks: list[Block] = [_verdict(r)]
     blocks += _formulas(r)
     blocks.append(_contexts(r))
+    blocks += _engine(r)
     if r.batch is not None:
         blocks.append(_batch(r))
     if r.attention_variants is not None:
@@ -264,6 +265,44 @@ def _contexts(r: SizeResult) -> Table:
     return Table(tuple(columns), tuple(table), notes=notes)
 
 
+def _engine(r: SizeResult) -> list[Block]:
+    """What the engine allocates, item by item at the last context."""
+    last = r.contexts[-1]
+    if last.engine_bytes is None:
+        return []
+    name = f"{r.engine.id} {r.engine.version}" if r.engine.version else r.engine.id
+    rows = tuple(
+        Row((
+            item.item, str(item.layers), "" if item.cells is None else f"{item.cells:,}",
+            "" if item.streams is None else str(item.streams),
+            _sized(item.key_bytes) if item.key_bytes else "",
+            _sized(item.value_bytes) if item.value_bytes else "", _sized(item.bytes),
+            f"{item.bytes:,}",
+        ))
+        for item in last.engine_items
+    )  # fmt: skip
+    total = (f"{name} at {last.tokens:,} tokens", "", "", "", "", "", _sized(last.engine_bytes),
+             f"{last.engine_bytes:,}")  # fmt: skip
+    columns = (
+        Column(f"{name} allocates", "<"), Column("layers", drop=2), Column("cells"),
+        Column("streams", drop=3), Column("K", drop=4), Column("V", drop=5), Column("in all"),
+        Column("bytes", drop=6),
+    )  # fmt: skip
+    notes = [f"{last.requests:,} requests" if last.requests > 1 else "1 request"]
+    if last.engine_blocks is not None:
+        notes.append(f"{last.engine_blocks:,} blocks")
+    notes += [f"{key}={value}" for key, value in r.engine.settings.items()]
+    table = Table(columns, (*rows, Row(total, style="bold", rule=True)), notes=("; ".join(notes),))
+    blocks: list[Block] = [table]
+    if len(r.contexts) > 1:
+        each = tuple(
+            Row((f"{c.tokens:,}", _sized(c.total_bytes), _sized(c.engine_bytes or 0)))
+            for c in r.contexts
+        )
+        blocks.append(Table((Column("tokens"), Column("textbook"), Column(name)), each))
+    return blocks
+
+
 def _sized(value: int) -> str:
     name, step = unit_of(value)
     return f"{fixed(value, step)} {name}"
@@ -307,6 +346,7 @@ def _variants(r: SizeResult) -> Table:
     assert v is not None  # noqa: S101 - the caller checked; for the type checker
     unit_name, unit = unit_of(max(v.actual_bytes_per_token, 1))
     heads, own = r.model.query_heads, r.model.kv_heads
+    hybrid = any(g.kind == "state" for g in r.layers)
     rows = [("MHA", heads, v.mha_bytes_per_token)]
     if own not in {heads, 1}:
         rows.append(("GQA", own, v.actual_bytes_per_token))
@@ -322,7 +362,7 @@ def _variants(r: SizeResult) -> Table:
         )
     return Table(
         (
-            Column("if every layer used", "<"),
+            Column("if every attention layer used" if hybrid else "if every layer used", "<"),
             Column("per token"),
             Column("", "<", screen=True),
         ),
@@ -344,7 +384,7 @@ def _shapes(r: SizeResult) -> list[Block]:
         ),
         Table(
             (Column("", "<"), *(Column(name) for name in paged), Column("", "<")),
-            (Row(("paged", *map(str, shape.paged), f"in each of {r.layers[0].count} layers")),),
+            (Row(("paged", *map(str, shape.paged), f"in each of {shape.contiguous[0]} layers")),),
             optional=True,
         ),
     ]

@@ -1,0 +1,1 @@
+"""What each serving engine does: storage, budget, blocks, defaults by version."""
