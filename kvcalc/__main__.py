@@ -1,7 +1,5 @@
 """`kvcalc` and `python -m kvcalc`: the way in and out."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -55,7 +55,7 @@ def plan_of(
         memory=memory,
         context=tokens,
         requests=parse_count(asked.get("requests", 1), "-n"),
-        utilization=utilization_of(asked.get("utilization", 1)),
+        utilization=utilization_of(asked["utilization"]) if "utilization" in asked else None,
         reserve=parse_bytes(asked["reserve"], "--reserve") if "reserve" in asked else 0,
         kv_pool=None if pool is None else parse_bytes(pool, "--kv-pool"),
         kv_pool_tokens=None

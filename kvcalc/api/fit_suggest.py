@@ -68,7 +68,7 @@ def _changes(plan: core.Plan, asked: dict[str, Any]) -> list[tuple[str, str, cor
             except KvcalcError:
                 continue
             changes.append(("weights", f"--weights {name}", plan._replace(weights=smaller_weights)))
-    if plan.utilization < 1:
+    if plan.utilization is not None and plan.utilization < 1:
         half_way = fixed((1 + plan.utilization) / 2, 1, 2)
         full = plan._replace(utilization=Fraction(half_way))
         changes.append(("utilization", f"--utilization {half_way}", full))

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from kvcalc.checkpoints.bounded import opened
 from kvcalc.checkpoints.cursor import Cursor
-from kvcalc.checkpoints.ggml_types import GGML_TYPES
+from kvcalc.core.gguf_types import GGML_TYPES
 from kvcalc.core.units import shown
 
 #: Ends of what a model has, several times over; a file beyond them is damaged or hostile.

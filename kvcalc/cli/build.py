@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from kvcalc.cli.help import command_help
 from kvcalc.cli.spec import Spec
 
 
@@ -48,6 +47,8 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 def _command_class(spec: Spec) -> type[TyperCommand]:
     class Command(TyperCommand):
         def get_help(self, ctx: Any) -> str:  # noqa: ARG002
+            from kvcalc.cli.help import command_help  # noqa: PLC0415 - only where it is shown
+
             return command_help(spec)
 
     return Command

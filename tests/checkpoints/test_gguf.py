@@ -14,7 +14,7 @@ import pytest
 
 from kvcalc.checkpoints.bounded import Total
 from kvcalc.checkpoints.cursor import WINDOW_BYTES
-from kvcalc.checkpoints.ggml_types import GGML_TYPES
+from kvcalc.core.gguf_types import GGML_TYPES
 from kvcalc.checkpoints.gguf import Skipped, read_gguf
 from kvcalc.core.errors import KvcalcError
 

@@ -295,8 +295,10 @@ def _changes(r: FitResult) -> Table:
     if not r.fits and not enough:
         title = "not enough alone, but it helps"
     rows = tuple(_change(r, s) for s in shown)
-    columns = (Column(title, "<"), Column("requests"), Column("", drop=1), Column("longest", drop=2),
-               Column("KV pool GiB per GPU", drop=3))  # fmt: skip
+    columns = (
+        Column(title, "<"), Column("requests"), Column("", drop=1), Column("longest", drop=2),
+        Column("KV pool GiB per GPU", drop=3),
+    )  # fmt: skip
     return Table(columns, rows)
 
 
