@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from kvcalc.checkpoints.bounded import opened
 from kvcalc.checkpoints.cursor import Cursor
-from kvcalc.core.gguf_types import GGML_TYPES
+from kvcalc.core.gguf_types import BY_ID
 from kvcalc.core.units import shown
 
 #: Ends of what a model has, several times over; a file beyond them is damaged or hostile.
@@ -209,12 +209,12 @@ def _read_tensors(cursor: Cursor, count: int) -> tuple[list[GgufTensor], list[in
 
 
 def _tensor(cursor: Cursor, name: str, shape: tuple[int, ...], kind: int) -> GgufTensor:
-    if kind not in GGML_TYPES:
+    if kind not in BY_ID:
         raise cursor.error(
             f"has the ggml type {kind:,}, which kvcalc does not know",
             "nothing is guessed; convert the model again with a current llama.cpp",
         )
-    ggml = GGML_TYPES[kind]
+    ggml = BY_ID[kind]
     row = shape[0] if shape else 1
     if row % ggml.block_elements:
         raise cursor.error(

@@ -14,7 +14,7 @@ import pytest
 
 from kvcalc.checkpoints.bounded import Total
 from kvcalc.checkpoints.cursor import WINDOW_BYTES
-from kvcalc.core.gguf_types import GGML_TYPES
+from kvcalc.core.gguf_types import BY_ID
 from kvcalc.checkpoints.gguf import Skipped, read_gguf
 from kvcalc.core.errors import KvcalcError
 
@@ -177,7 +177,7 @@ def test_type_table_equals_the_package() -> None:
             # 36 bytes, as the oracle below says. No file stores this type.
             continue
         # An older package lacks the newest types; it has none that we lack.
-        ours = GGML_TYPES[int(kind)]
+        ours = BY_ID[int(kind)]
         assert (ours.name, ours.block_elements, ours.block_bytes) == (kind.name, elements, size)
 
 
@@ -188,7 +188,7 @@ def test_type_table_equals_the_oracle() -> None:
     if not found:
         pytest.skip("no ggml_type.jsonl")
     rows = [json.loads(line) for line in found[0].read_text().splitlines()]
-    assert {t.id: (t.name, t.block_elements, t.block_bytes) for t in GGML_TYPES.values()} == {
+    assert {t.id: (t.name, t.block_elements, t.block_bytes) for t in BY_ID.values()} == {
         row["id"]: (row["name"], row["block_size"], row["type_size"]) for row in rows
     }
 
