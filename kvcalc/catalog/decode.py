@@ -21,7 +21,7 @@ from kvcalc.core.cache import (
     SlidingWindow,
     State,
 )
-from kvcalc.core.model import Layer, Model, Weights
+from kvcalc.core.model import Layer, Model, StoredType, Weights
 
 Table = dict[str, Any]
 
@@ -126,4 +126,11 @@ def model_of(entry: Entry, file: str | None, source: str) -> Model:
 
 
 def _weights(t: Table) -> Weights:
-    return Weights(t["dtype"], t.get("bytes"), t.get("embedding_elements"))
+    return Weights(
+        t["dtype"],
+        t.get("bytes"),
+        t.get("embedding_elements"),
+        tuple(StoredType(*pair) for pair in t.get("types", {}).items()),
+        t.get("low_bytes"),
+        t.get("high_bytes"),
+    )

@@ -150,6 +150,10 @@ class WeightsTable(Strict):
     bytes: Size | None = None
     estimated_bytes: Size | None = None
     embedding_elements: Amount | None = None
+    #: Bytes by storage format, and where the bytes are an estimate, their least and most.
+    types: dict[str, Amount] = Field(default_factory=dict)
+    low_bytes: Size | None = None
+    high_bytes: Size | None = None
 
 
 class Experts(Strict):

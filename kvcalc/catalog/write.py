@@ -57,7 +57,11 @@ def preset_text(
         _table("[parameters]", {"total": model.parameters, "stored": model.stored_parameters,
                                 "active": model.active_parameters}),
         _table("[weights]", {"dtype": weights.dtype, "bytes": weights.bytes,
-                             "embedding_elements": weights.embedding_elements} if weights else {}),
+                             "embedding_elements": weights.embedding_elements,
+                             "low_bytes": weights.low_bytes, "high_bytes": weights.high_bytes}
+               if weights else {}),
+        _table("[weights.types]", {_key(kind): size for kind, size in weights.types}
+               if weights else {}),
         _table("[experts]", {"count": model.experts, "per_token": model.experts_per_token}),
         *(_layer(cache, {"count": len(model.layers)} if uniform else {"name": name},
                  (fields or {}).get(cache, {})) for cache, name in names.items()),
@@ -129,6 +133,12 @@ def _lines(keys: Mapping[str, Value]) -> str:
         if value is not None and (text := _value(value)) != "[]":
             lines += f"{key} = {text}\n"
     return lines
+
+
+def _key(word: str) -> str:
+    """A key as TOML needs it: bare where it can be."""
+    bare = word.isascii() and word.replace("_", "").replace("-", "").isalnum()
+    return word if bare else _value(word)
 
 
 def _value(value: object) -> str:

@@ -1,8 +1,9 @@
-"""What models, gpus and dtypes share: a list, bare names, `show NAME`."""
+"""What models, gpus and dtypes share: a list, bare names, `show NAME`, verbs of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 from kvcalc.cli import output
@@ -10,14 +11,31 @@ from kvcalc.core.errors import KvcalcError
 from kvcalc.core.units import shown
 
 
-def run_lookup(command: str) -> Callable[[dict[str, Any], output.Output], int]:
-    """The runner of one look-up command."""
+def run_lookup(
+    command: str, verbs: Mapping[str, str] | None = None
+) -> Callable[[dict[str, Any], output.Output], int]:
+    """The runner of one look-up command.
+
+    Args:
+        command: models, gpus or dtypes.
+        verbs: First words that do something else, to the module whose `run` does it and whose
+            `OPTIONS` it alone takes.
+    """
 
     def run(options: dict[str, Any], out: output.Output) -> int:
         from kvcalc.answer import function_of  # noqa: PLC0415
         from kvcalc.cli.main import deliver  # noqa: PLC0415 - main imports this module's command
 
         words = list(options.pop("argument", []))
+        for verb, name in (verbs or {}).items():
+            module = import_module(name)
+            if words[:1] == [verb]:
+                return int(module.run(words[1:], options, out))
+            for option in module.OPTIONS & options.keys():
+                raise KvcalcError(
+                    "usage", f"--{option} belongs to {command} {verb}",
+                    f"like kvcalc {command} {verb} SOURCE --{option}",
+                )  # fmt: skip
         if words[:1] == ["show"]:
             words = words[1:]
             if not words:

@@ -134,6 +134,8 @@ _ALL = (
     Option("min_memory", ("--min-memory",), "SIZE", "only GPUs with at least this", SHOW,
            repeat=""),
     Option("names", ("--names",), "", "bare ids, one a line", SHOW, repeat=""),
+    Option("id", ("--id",), "ID", "add: what to call it", SHOW, "the source's own name", repeat=""),
+    Option("force", ("--force",), "", "add: write over your preset of that id", SHOW, repeat=""),
     Option("format", ("-f", "--format"), "NAME", "text plain json jsonl csv md", OUTPUT,
            "text on a terminal, else plain", repeat="", completes="formats"),
     Option("json", ("--json",), "", "the same as -f json", OUTPUT, repeat=""),

@@ -21,6 +21,13 @@ class CacheGroup(NamedTuple):
     layers: tuple[int, ...]
 
 
+class StoredType(NamedTuple):
+    """Bytes of all tensors in one storage format."""
+
+    type: str
+    bytes: int
+
+
 class Weights(NamedTuple):
     """Weights as the checkpoint stores them."""
 
@@ -28,8 +35,8 @@ class Weights(NamedTuple):
     bytes: int | None
     #: Elements that no common format quantises: embeddings and the output head.
     embedding_elements: int | None = None
-    #: (storage format, bytes) of all tensors, the largest share first; empty where not known.
-    types: tuple[tuple[str, int], ...] = ()
+    #: What `bytes` consists of, the largest share first; empty where not known.
+    types: tuple[StoredType, ...] = ()
     #: Where `bytes` are an estimate, the least and the most that they may be.
     low_bytes: int | None = None
     high_bytes: int | None = None
@@ -100,24 +107,35 @@ class Model:
 def pattern_of(layers: Iterable[str]) -> str:
     """Layer names in order, folded: "10 × (5 window + 1 full) + 2 window"."""
     names = list(layers)
-    period, repeats = _period(names)
-    if repeats < 2 or period == 1:
-        return " + ".join(f"{n} {name}" for name, n in _runs(names))
-    head = " + ".join(f"{n} {name}" for name, n in _runs(names[:period]))
-    rest = names[period * repeats :]
-    tail = f" + {' + '.join(f'{n} {name}' for name, n in _runs(rest))}" if rest else ""
-    return f"{repeats} × ({head}){tail}"
+    start, period, repeats = _fold(names)
+    if repeats < 2:
+        return _text(names)
+    end = start + period * repeats
+    parts = [_text(names[:start]), f"{repeats} × ({_text(names[start : start + period])})"]
+    return " + ".join(part for part in (*parts, _text(names[end:])) if part)
 
 
-def _period(names: list[str]) -> tuple[int, int]:
-    """The shortest prefix whose repetition covers most of the list, and how often it fits."""
-    best = (max(len(names), 1), 1)
-    for period in range(1, len(names) // 2 + 1):
-        repeats = 1
-        while names[repeats * period : (repeats + 1) * period] == names[:period]:
-            repeats += 1
-        if repeats > 1 and len(names) - period * repeats < period:
-            return period, repeats
+def _text(names: list[str]) -> str:
+    return " + ".join(f"{n} {name}" for name, n in _runs(names))
+
+
+def _fold(names: list[str]) -> tuple[int, int, int]:
+    """(start, period, repeats) of the repetition that makes the shortest text; repeats 1 for none.
+
+    Patterns of real models start within a few layers and repeat within a dozen or two.
+    """
+    best, shortest = (0, len(names), 1), len(_runs(names))
+    for start in range(min(8, len(names))):
+        for period in range(2, min(32, (len(names) - start) // 2) + 1):
+            unit = names[start : start + period]
+            repeats, at = 1, start + period
+            while names[at : at + period] == unit:
+                repeats, at = repeats + 1, at + period
+            if repeats < 2:
+                continue
+            cost = 1 + len(_runs(names[:start])) + len(_runs(unit)) + len(_runs(names[at:]))
+            if cost < shortest:
+                best, shortest = (start, period, repeats), cost
     return best
 
 

@@ -16,6 +16,7 @@ from kvcalc.core.results.size import (
     Batch,
     BatchRequest,
     ContextSize,
+    CurvePoint,
     Defaulted,
     Formula,
     Gpus,
@@ -93,6 +94,7 @@ def size(
         shared_prefix_tokens=shared_prefix,
         parallel=Gpus(parallel.tp * parallel.pp, parallel.tp, parallel.pp, parallel.dcp),
         bends=p.bends,
+        curve=_curve(model, storage, contexts) if p.bends else (),
         pattern=p.pattern,
         warnings=warnings,
     )
@@ -157,14 +159,44 @@ def _context(
 ) -> ContextSize:  # fmt: skip
     one = model.bytes_at(tokens, s)
     if not prefix and parallel == (1, 1, 1, 1, 1):
-        return ContextSize(tokens, one, requests, requests * one, requests * one)
+        size = ContextSize(tokens, one, requests, requests * one, requests * one)
+        return _split(size, model, s) if p.bends else size
     shared = (requests - 1) * shared_bytes(model, s, tokens, prefix)
     per_gpu = max(
         requests * shard.rank_bytes(rank, tokens, s, parallel.dcp)
         - (requests - 1) * shared_bytes(rank, s, cdiv(tokens, parallel.dcp), prefix // parallel.dcp)
         for rank in p.ranks
     )
-    return ContextSize(tokens, one, requests, requests * one - shared, per_gpu)
+    size = ContextSize(tokens, one, requests, requests * one - shared, per_gpu)
+    return _split(size, model, s) if p.bends else size
+
+
+def _split(size: ContextSize, model: Model, s: Storage) -> ContextSize:
+    """The size with each group's bytes, and what a model that never forgets would hold."""
+    each = tuple(len(g.layers) * g.cache.bytes_at(size.tokens, s) for g in model.groups)
+    return size._replace(layer_bytes=each, unwindowed_bytes=unwindowed_bytes(model, s, size.tokens))
+
+
+def unwindowed_bytes(model: Model, s: Storage, tokens: int) -> int:
+    """Bytes of one request if windows and chunks kept every token."""
+    return sum(
+        len(g.layers)
+        * (
+            g.cache.bytes_at(tokens, s)
+            if bend_of(g.cache) is None
+            else tokens * g.cache.entry_bytes(s)
+        )
+        for g in model.groups
+    )
+
+
+def _curve(model: Model, s: Storage, contexts: Sequence[int]) -> tuple[CurvePoint, ...]:
+    """Corners up to four times the last bend, or to the largest context if that is less."""
+    end = max(min(max(contexts), 4 * model.bends[-1]), 1)
+    corners = sorted({0, end, *(b for b in model.bends if b < end)})
+    return tuple(
+        CurvePoint(n, model.bytes_at(n, s), unwindowed_bytes(model, s, n)) for n in corners
+    )
 
 
 def _with_engine(c: ContextSize, store: Callable[[int, int], Stored] | None) -> ContextSize:

@@ -69,6 +69,9 @@ class ContextSize(NamedTuple):
     engine_bytes: int | None = None
     engine_blocks: int | None = None
     engine_items: tuple[EngineItem, ...] = ()
+    #: One request's bytes in each entry of `layers`, and all of it if no layer ever forgot.
+    layer_bytes: tuple[int, ...] = ()
+    unwindowed_bytes: int | None = None
 
 
 class BatchRequest(NamedTuple):
@@ -76,6 +79,14 @@ class BatchRequest(NamedTuple):
 
     tokens: int
     bytes: int
+
+
+class CurvePoint(NamedTuple):
+    """A corner of the growth curve: the model's bytes, and those if no layer ever forgot."""
+
+    tokens: int
+    bytes: int
+    unwindowed_bytes: int
 
 
 class Batch(NamedTuple):
@@ -136,5 +147,7 @@ class SizeResult(Result):
     parallel: Gpus
     #: Token counts at which layers stop growing, with the bytes there: the curve's bends.
     bends: tuple[BatchRequest, ...]
+    #: Corners of the growth curve of one request, straight between; empty where nothing bends.
+    curve: tuple[CurvePoint, ...]
     pattern: str
     warnings: tuple[Warn, ...] = ()

@@ -23,7 +23,7 @@ def view(r: Listing | EntryResult) -> Document:
         Row((
             d.key, trimmed(Fraction(d.bits_per_element)),
             f"{d.block_bytes} B / {d.block_elements}" if d.block_bytes else "",
-            f"{d.head_128_bytes} B", d.note, ", ".join(d.aliases),
+            f"{d.head_128_bytes:,} B", d.note, ", ".join(d.aliases),
         ))
         for d in items
     )  # fmt: skip

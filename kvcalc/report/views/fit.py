@@ -39,10 +39,10 @@ def view(r: FitResult | FitList) -> Document:
         blocks.append(Paragraph(second, indent=-1))
     blocks += _bar(r)
     blocks.append(_budget(r))
-    if r.gpu.count > 1:
-        blocks.append(_totals(r))
     if len(r.ranks) > 1:
         blocks.append(_ranks(r))
+    elif r.gpu.count > 1:
+        blocks.append(_totals(r))
     if not r.fits:
         blocks.append(_missing(r))
     blocks.append(_ladder(r))
@@ -68,7 +68,7 @@ def rows_view(rows: Rows) -> Document:
     columns.append(Column("", "<", drop=4))
     body = []
     for row, r in zip(rows.rows, results, strict=True):
-        cells = [*map(str, row.combination.values()), fixed(r.bytes_per_request, GIB)]
+        cells = [*_chosen(row.combination, r), fixed(r.bytes_per_request, GIB)]
         cells += [fixed(r.kv_pool_bytes, GIB), f"{r.max_requests:,}"]
         if spread:
             ends = f"{r.max_requests_low:,}–{r.max_requests_high:,}"
@@ -81,6 +81,12 @@ def rows_view(rows: Rows) -> Document:
         answer, f"textbook, {load}" if "requests" not in names else "textbook", yes > 0
     )
     return Document("what fits", (verdict, Table(tuple(columns), tuple(body), notes=_GIB_NOTE)))
+
+
+def _chosen(combination: dict[str, object], r: FitResult) -> list[str]:
+    """The values of a combination, counts written out."""
+    counts = {"context": r.context_tokens, "requests": r.requests}
+    return [f"{counts[k]:,}" if k in counts else str(v) for k, v in combination.items()]
 
 
 _GIB_NOTE = ("GiB each and KV pool are GiB per GPU",)
@@ -221,17 +227,15 @@ def _bits(r: FitResult) -> str:
 def _totals(r: FitResult) -> Table:
     """Per GPU and in all, never one figure for both."""
     n = r.gpu.count
-    uniform = len(r.ranks) == 1
-    rows = [
-        Row((_ITEMS.get(line.item, line.item), fixed(line.bytes, GIB), fixed(n * line.bytes, GIB)))
-        for line in r.budget
-        if uniform
-    ]
+    rows = []
+    for line in r.budget:
+        about_ = "≈" if line.item == "kv_pool" and line.low_bytes != line.high_bytes else ""
+        each, total = fixed(line.bytes, GIB), fixed(n * line.bytes, GIB)
+        rows.append(Row((_ITEMS.get(line.item, line.item), f"{about_}{each}", f"{about_}{total}")))
     one = r.bytes_per_request
     shared = n // r.replicas
-    if uniform:
-        label = f"one request of {r.context_tokens:,} tokens"
-        rows.append(Row((label, fixed(one, GIB), fixed(shared * one, GIB)), rule=True))
+    label = f"one request of {r.context_tokens:,} tokens"
+    rows.append(Row((label, fixed(one, GIB), fixed(shared * one, GIB)), rule=True))
     return Table((Column("GiB", "<"), Column("per GPU"), Column(f"{n} GPUs")), tuple(rows))
 
 

@@ -4,48 +4,37 @@ from __future__ import annotations
 
 from kvcalc.core.results.base import WeightInfo
 from kvcalc.core.results.rows import Rows
-from kvcalc.core.results.size import ContextSize, LayerGroup, SizeResult
-from kvcalc.core.units import GIB, KIB, MIB, fixed, format_bytes, trimmed, unit_of
+from kvcalc.core.results.size import LayerGroup, SizeResult
+from kvcalc.core.units import GIB, KIB, fixed, format_bytes
 from kvcalc.report.document import (
     Block,
     Column,
     Document,
     Formula,
-    Line,
     Paragraph,
     Row,
-    Share,
-    Span,
     Table,
     Verdict,
 )
-
-_NAMES = {
-    "sliding_window": "window",
-    "latent": "MLA",
-    "chunked": "chunked",
-    "compressed": "compressed",
-    "indexer": "indexer",
-    "state": "state",
-    "cross": "cross",
-    "shared": "shared",
-    "full": "full",
-}
+from kvcalc.report.views import size_tables
+from kvcalc.report.views.size_tables import NAMES
 
 
 def view(r: SizeResult) -> Document:
     """The sentence, the formula, the table, the variants, the shapes, the weights."""
     blocks: list[Block] = [_verdict(r)]
     blocks += _formulas(r)
-    blocks.append(_contexts(r))
-    blocks += _engine(r)
+    blocks.append(size_tables.contexts(r))
+    if r.curve:
+        blocks += [size_tables.windows(r), *size_tables.growth(r)]
+    blocks += size_tables.engine(r)
     if r.batch is not None:
-        blocks.append(_batch(r))
+        blocks.append(size_tables.batch(r))
     if r.attention_variants is not None:
-        blocks.append(_variants(r))
+        blocks.append(size_tables.variants(r))
     if len(r.layers) > 1:
         blocks.append(Paragraph(f"layers  {r.pattern}"))
-    blocks += _shapes(r)
+    blocks += size_tables.shapes(r)
     blocks += _closing(r)
     return Document(f"{r.model.name}: KV cache", tuple(blocks))
 
@@ -146,13 +135,24 @@ def _bent(r: SizeResult) -> Verdict:
     kept = [g for g in r.layers if g.window_tokens == bend]
     later = sum(g.count * g.bytes_per_token for g in r.layers if g.window_tokens != bend)
     count = sum(g.count for g in kept)
-    name, last = r.model.name, r.contexts[-1]
-    start = f"{name} grows by {format_bytes(r.bytes_per_token)} a token for {bend:,} tokens"
+    start = f"{r.model.name} grows by {format_bytes(r.bytes_per_token)} a token for {bend:,} tokens"
     then = f", then by {format_bytes(later)}" if later else " and then no more"
     what = "within a chunk of" if kept[0].kind == "chunked" else "only the last"
     who = f"all {count}" if count == r.model.layers else f"{count} of its {r.model.layers}"
-    size = f"{format_bytes(last.bytes_per_request)} at {last.tokens:,} tokens."
-    return Verdict(f"{start}{then}: {who} layers keep {what} {bend:,} tokens. {size}", strong=start)
+    if any(g.kind == "compressed" for g in r.layers):
+        more = sum(g.count for g in r.layers if g.kind == "compressed")
+        kept_whole = (
+            f"{who} layers keep the last {bend:,} tokens whole, {more} also a compressed copy"
+        )
+        return Verdict(f"{start}{then}: {kept_whole}. {_last(r)}", strong=start)
+    return Verdict(
+        f"{start}{then}: {who} layers keep {what} {bend:,} tokens. {_last(r)}", strong=start
+    )
+
+
+def _last(r: SizeResult) -> str:
+    last = r.contexts[-1]
+    return f"{format_bytes(last.bytes_per_request)} at {last.tokens:,} tokens."
 
 
 def _formulas(r: SizeResult) -> list[Block]:
@@ -197,7 +197,7 @@ def _product(r: SizeResult, groups: list[LayerGroup]) -> Formula:
         return Formula(
             (names[0], "K, V", *names[1:]),
             tuple(rows),
-            tuple(_NAMES[g.kind] for g in groups),
+            tuple(NAMES[g.kind] for g in groups),
         )
     return Formula(("K, V", *names), tuple(rows))
 
@@ -209,7 +209,7 @@ def _uneven(r: SizeResult, groups: list[LayerGroup]) -> Formula:
         ((str(g.count), str(g.kv_heads), f"{g.key_dim} + {g.value_dim}", stored), _result(g))
         for g in groups
     )  # fmt: skip
-    labels = tuple(_NAMES[g.kind] for g in groups) if len(groups) > 1 else ()
+    labels = tuple(NAMES[g.kind] for g in groups) if len(groups) > 1 else ()
     return Formula(("layers", "KV heads", "K dim + V dim", "stored as"), rows, labels)
 
 
@@ -225,169 +225,6 @@ def _per_element(token_bytes: int, elements: int | None) -> str:
     if not elements:
         return "0"
     return f"{token_bytes / elements:.6g}"
-
-
-def _contexts(r: SizeResult) -> Table:
-    n = r.contexts[0].requests
-    gpus = r.parallel.count
-    ladder = len({unit_of(c.bytes_per_request) for c in r.contexts}) > 1 or _one_token(r)
-    rows = ([_one(r)] if _one_token(r) else []) + list(r.contexts)
-    unit_name, unit = _column_unit(rows)
-    head = "one request" if ladder else f"one request {unit_name}"
-
-    def size(value: int) -> str:
-        if not ladder:
-            return fixed(value, unit)
-        name, step = unit_of(value)
-        return f"{fixed(value, step)} {name}"
-
-    columns = [Column("tokens"), Column(head), Column("bytes", drop=3)]
-    if n > 1:
-        columns.append(Column(f"{n:,} requests"))
-    if gpus > 1:
-        columns += [Column("per GPU", drop=1), Column(f"{gpus} GPUs", drop=2)]
-    columns.append(Column("", align="<", drop=9))
-    table = []
-    for c in rows:
-        cells: list[Line] = [f"{c.tokens:,}", size(c.bytes_per_request), f"{c.bytes_per_request:,}"]
-        if n > 1:
-            cells.append(_sized(c.total_bytes) if c in r.contexts else "")
-        if gpus > 1:
-            each, total = _sized(c.bytes_per_gpu), _sized(gpus * c.bytes_per_gpu)
-            cells += [each, total] if c in r.contexts else ["", ""]
-        cells.append("the model's maximum" if c.tokens == r.model.max_context_tokens else "")
-        table.append(Row(tuple(cells)))
-    notes: tuple[str, ...] = ()
-    if r.shared_prefix_tokens and n > 1:
-        kept = r.shared_prefix_tokens // r.block_size * r.block_size
-        once = f"the first {kept:,} tokens are stored once for all {n:,} requests"
-        notes = (f"{once} (whole blocks of {r.block_size} of {r.shared_prefix_tokens:,})",)
-    return Table(tuple(columns), tuple(table), notes=notes)
-
-
-def _engine(r: SizeResult) -> list[Block]:
-    """What the engine allocates, item by item at the last context."""
-    last = r.contexts[-1]
-    if last.engine_bytes is None:
-        return []
-    name = f"{r.engine.id} {r.engine.version}" if r.engine.version else r.engine.id
-    rows = tuple(
-        Row((
-            item.item, str(item.layers), "" if item.cells is None else f"{item.cells:,}",
-            "" if item.streams is None else str(item.streams),
-            _sized(item.key_bytes) if item.key_bytes else "",
-            _sized(item.value_bytes) if item.value_bytes else "", _sized(item.bytes),
-            f"{item.bytes:,}",
-        ))
-        for item in last.engine_items
-    )  # fmt: skip
-    total = (f"{name} at {last.tokens:,} tokens", "", "", "", "", "", _sized(last.engine_bytes),
-             f"{last.engine_bytes:,}")  # fmt: skip
-    columns = (
-        Column(f"{name} allocates", "<"), Column("layers", drop=2), Column("cells"),
-        Column("streams", drop=3), Column("K", drop=4), Column("V", drop=5), Column("in all"),
-        Column("bytes", drop=6),
-    )  # fmt: skip
-    notes = [f"{last.requests:,} requests" if last.requests > 1 else "1 request"]
-    if last.engine_blocks is not None:
-        notes.append(f"{last.engine_blocks:,} blocks")
-    notes += [f"{key}={value}" for key, value in r.engine.settings.items()]
-    table = Table(columns, (*rows, Row(total, style="bold", rule=True)), notes=("; ".join(notes),))
-    blocks: list[Block] = [table]
-    if len(r.contexts) > 1:
-        each = tuple(
-            Row((f"{c.tokens:,}", _sized(c.total_bytes), _sized(c.engine_bytes or 0)))
-            for c in r.contexts
-        )
-        blocks.append(Table((Column("tokens"), Column("textbook"), Column(name)), each))
-    return blocks
-
-
-def _sized(value: int) -> str:
-    name, step = unit_of(value)
-    return f"{fixed(value, step)} {name}"
-
-
-def _one_token(r: SizeResult) -> bool:
-    """Whether a first row for one token says something: no fixed part, whole bytes."""
-    return r.bytes_per_token > 0 and not r.state_bytes_per_request and r.contexts[0].tokens > 1
-
-
-def _one(r: SizeResult) -> ContextSize:
-    return ContextSize(1, r.bytes_per_token, 1, r.bytes_per_token, r.bytes_per_token)
-
-
-def _column_unit(rows: list[ContextSize]) -> tuple[str, int]:
-    most = max(c.bytes_per_request for c in rows)
-    return ("GiB", GIB) if most >= GIB // 2 else ("MiB", MIB) if most >= MIB else ("KiB", KIB)
-
-
-def _batch(r: SizeResult) -> Table:
-    assert r.batch is not None  # noqa: S101 - the caller checked; for the type checker
-    rows = [
-        Row((f"{i}", f"{b.tokens:,}", _sized(b.bytes), f"{b.bytes:,}"))
-        for i, b in enumerate(r.batch.requests, 1)
-    ]
-    total = sum(b.tokens for b in r.batch.requests)
-    rows.append(
-        Row(
-            ("all", f"{total:,}", _sized(r.batch.total_bytes), f"{r.batch.total_bytes:,}"),
-            style="bold",
-            rule=True,
-        )
-    )
-    heads = (Column("request", "<"), Column("tokens"), Column("KV cache"))
-    columns = (*heads, Column("bytes", drop=1))
-    return Table(columns, tuple(rows))
-
-
-def _variants(r: SizeResult) -> Table:
-    v = r.attention_variants
-    assert v is not None  # noqa: S101 - the caller checked; for the type checker
-    unit_name, unit = unit_of(max(v.actual_bytes_per_token, 1))
-    heads, own = r.model.query_heads, r.model.kv_heads
-    hybrid = any(g.kind == "state" for g in r.layers)
-    rows = [("MHA", heads, v.mha_bytes_per_token)]
-    if own not in {heads, 1}:
-        rows.append(("GQA", own, v.actual_bytes_per_token))
-    rows.append(("MQA", 1, v.mqa_bytes_per_token))
-    table = []
-    for name, count, value in rows:
-        mine = value == v.actual_bytes_per_token
-        plural = "KV head" if count == 1 else "KV heads"
-        after = (Span("  this model" if mine else "", "bold"),)
-        bar = Share(value / v.mha_bytes_per_token, "kv", after)
-        table.append(
-            Row((f"{name}  {count:>3} {plural}", f"{trimmed(value, unit)} {unit_name}", bar))
-        )
-    return Table(
-        (
-            Column("if every attention layer used" if hybrid else "if every layer used", "<"),
-            Column("per token"),
-            Column("", "<", screen=True),
-        ),
-        tuple(table),
-    )  # fmt: skip
-
-
-def _shapes(r: SizeResult) -> list[Block]:
-    if len(r.shapes) != 1 or len(r.shapes[0].contiguous) != 6:
-        return []
-    shape = r.shapes[0]
-    flat = ("layers", "K, V", "requests", "KV heads", "tokens", "head dim")
-    paged = ("blocks", "K, V", "tokens", "KV heads", "head dim")
-    return [
-        Table(
-            (Column("", "<"), *(Column(name) for name in flat)),
-            (Row(("contiguous", *map(str, shape.contiguous))),),
-            optional=True,
-        ),
-        Table(
-            (Column("", "<"), *(Column(name) for name in paged), Column("", "<")),
-            (Row(("paged", *map(str, shape.paged), f"in each of {shape.contiguous[0]} layers")),),
-            optional=True,
-        ),
-    ]
 
 
 def _closing(r: SizeResult) -> list[Block]:
