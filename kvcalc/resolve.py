@@ -368,7 +368,7 @@ def textbook_only(engine: str, version: str | None, settings: Mapping[str, objec
     Raises:
         KvcalcError: "unknown_engine"; "unknown_setting"; "usage" for a version without an engine.
     """
-    if engine.lower() == "none" and version is None and not settings:
+    if str(engine).lower() == "none" and version is None and not settings:
         return
     from kvcalc.engines.registry import engine_of, settings_of  # noqa: PLC0415 - seldom asked
 

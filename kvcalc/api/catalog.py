@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kvcalc import resolve
 from kvcalc.core.dtypes import DTYPES, bits_per_element, dtype, kv_bytes, storage
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.results.base import plain
-from kvcalc.core.results.catalog import DtypeItem, EntryResult, GpuItem, Listing, ModelItem
+from kvcalc.core.results.catalog import (
+    DtypeItem,
+    EntryResult,
+    GpuItem,
+    Listing,
+    ModelItem,
+    WeightItem,
+)
 from kvcalc.core.shard import Parallel
 from kvcalc.core.size import attention_of, layer_pattern, profile
 from kvcalc.core.units import parse_bytes, shown
 
 #: What `attention` of a model may be, as `attention_of` says it.
 ATTENTION = ("mha", "gqa", "mqa", "mla", "full", "mixed", "none")
+
+if TYPE_CHECKING:
+    from kvcalc.core.weight_formats import WeightFormat
 
 
 def models(
@@ -161,14 +173,29 @@ def gpus(
 
 
 def dtypes(name: str | None = None) -> Listing | EntryResult:
-    """Every storage format of K and V, or one.
+    """Every storage format of K and V and of weights, or one.
 
     Raises:
         KvcalcError: "unknown_dtype".
     """
-    if name is not None:
-        return EntryResult(name="dtypes", entry=plain(_dtype_item(dtype(name, "dtypes").key)))
-    return Listing(name="dtypes", items=tuple(_dtype_item(key) for key in DTYPES))
+    from kvcalc.core.weight_formats import weight_format, weight_formats  # noqa: PLC0415
+
+    if name is None:
+        weights = (_weight_item(f) for f in weight_formats())
+        items = (*(_dtype_item(key) for key in DTYPES), *weights)
+        return Listing(name="dtypes", items=items)
+    try:
+        entry = plain(_dtype_item(dtype(name, "dtypes").key))
+    except KvcalcError as unknown:
+        try:
+            entry = plain(_weight_item(weight_format(name, "dtypes")))
+        except KvcalcError:
+            raise unknown from None
+    return EntryResult(name="dtypes", entry=entry)
+
+
+def _weight_item(f: WeightFormat) -> WeightItem:
+    return WeightItem(f.key, f.aliases, float(f.bits), f.keeps, f.engines, f.note)
 
 
 def _dtype_item(key: str) -> DtypeItem:

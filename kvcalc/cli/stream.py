@@ -20,7 +20,7 @@ _FUNCTIONS = frozenset(
     {"size", "fit", "timeline", "waste", "tradeoff", "speed", "compare", "models", "gpus", "dtypes"}
 )
 _SCREEN = frozenset({
-    "format", "json", "output_file", "color", "quiet", "verbose", "chart", "names",
+    "format", "json", "output_file", "color", "quiet", "verbose", "chart", "names", "id", "force",
 })  # fmt: skip
 
 

@@ -139,13 +139,18 @@ def _prefix(tokens: int | None, context: int, block_size: int) -> int:
     return min(tokens or 0, context) // block_size * block_size
 
 
-def shared_bytes(model: Model, storage: Storage, tokens: int, prefix: int) -> int:
-    """Bytes of one request of `tokens` that lie within its first `prefix` tokens."""
+def shared_bytes(model: Model, storage: Storage, tokens: int, prefix: int, dcp: int = 1) -> int:
+    """Bytes of one request of `tokens` that lie within its first `prefix` tokens.
+
+    On one of `dcp` context ranks: its part of both, but for layers whose tokens stay together.
+    """
     total = 0
     for group in model.groups:
         bend = bend_of(group.cache)
-        first_kept = max(0, tokens - bend) if bend is not None else 0
-        kept = max(0, min(prefix, tokens) - first_kept)
+        held = shard.rank_tokens(group.cache, tokens, dcp)
+        ours = prefix if held == tokens else prefix // dcp
+        first_kept = max(0, held - bend) if bend is not None else 0
+        kept = max(0, min(ours, held) - first_kept)
         if isinstance(group.cache, Compressed):
             kept //= group.cache.ratio
         if not isinstance(group.cache, Cross):
@@ -164,7 +169,7 @@ def _context(
     shared = (requests - 1) * shared_bytes(model, s, tokens, prefix)
     per_gpu = max(
         requests * shard.rank_bytes(rank, tokens, s, parallel.dcp)
-        - (requests - 1) * shared_bytes(rank, s, cdiv(tokens, parallel.dcp), prefix // parallel.dcp)
+        - (requests - 1) * shared_bytes(rank, s, tokens, prefix, parallel.dcp)
         for rank in p.ranks
     )
     size = ContextSize(tokens, one, requests, requests * one - shared, per_gpu)
@@ -376,12 +381,13 @@ def layer_pattern(model: Model) -> str:
     return pattern_of(" & ".join(short_name(c) for c in layer) or "none" for layer in model.layers)
 
 
-def block_bytes(model: Model, s: Storage, tokens: int, block_size: int) -> int:
+def block_bytes(model: Model, s: Storage, tokens: int, block_size: int, dcp: int = 1) -> int:
     """Bytes of one request in whole pages: every layer's resident tokens padded to a block."""
     return sum(
         len(g.layers)
         * (
-            pad(g.cache.resident(tokens), block_size) * g.cache.entry_bytes(s)
+            pad(g.cache.resident(shard.rank_tokens(g.cache, tokens, dcp)), block_size)
+            * g.cache.entry_bytes(s)
             + (g.cache.fixed_bytes(s) if isinstance(g.cache, State) else 0)
         )
         for g in model.groups

@@ -146,12 +146,10 @@ def _held(plan: Plan) -> int:
 
 def _one(plan: Plan, rank: Model, tokens: int) -> int:
     if plan.block_size is not None:
-        local = cdiv(tokens, plan.parallel.dcp)
-        return block_bytes(rank, plan.storage, local, plan.block_size)
+        return block_bytes(rank, plan.storage, tokens, plan.block_size, plan.parallel.dcp)
     return shard.rank_bytes(rank, tokens, plan.storage, plan.parallel.dcp)
 
 
 def _shared(plan: Plan, rank: Model, tokens: int) -> int:
-    dcp = plan.parallel.dcp
-    prefix = min(plan.shared_prefix, tokens) // dcp
-    return shared_bytes(rank, plan.storage, cdiv(tokens, dcp), prefix) if prefix else 0
+    prefix = min(plan.shared_prefix, tokens)
+    return shared_bytes(rank, plan.storage, tokens, prefix, plan.parallel.dcp) if prefix else 0

@@ -63,11 +63,13 @@ def _count_of(text: object) -> int | None:
         return None
     word = text.strip()
     if word.isdecimal() and word.isascii() and len(word) <= 30:
-        return int(word)
+        return int(word)  # by far the most common spelling
     sign = -1 if word.startswith("-") else 1
     match = re.fullmatch(_NUMBER, word[1:] if word[:1] in {"+", "-"} else word)
-    if match is None or "." in match[1] or len(match[1]) > 30:
+    if match is None or "." in match[1]:
         return None
+    if len(match[1]) > 30:  # int() of a million digits would take minutes
+        return sign * (MAX_COUNT + 1)
     factor = _COUNTS.get(match[2].lower())
     return None if factor is None else sign * int(match[1]) * factor
 

@@ -161,7 +161,7 @@ def weight_format(name: str, option: str = "--weights") -> WeightFormat:
     raise KvcalcError(
         "unknown_dtype",
         f'{option}: no weight format "{shown(name)}"',
-        f"{near}all: {', '.join(names)}",
+        f"{near}all: kvcalc dtypes",
     )
 
 

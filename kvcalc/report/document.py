@@ -60,6 +60,8 @@ class Column(NamedTuple):
     drop: int = 0
     #: Shown on a terminal only (bars).
     screen: bool = False
+    #: The last column's text wraps where the table is wider than the screen.
+    wrap: bool = False
     style: str = ""
     #: A shorter form of a column that a narrow terminal drops, shown in its place.
     narrow: bool = False

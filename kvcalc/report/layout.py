@@ -195,7 +195,10 @@ def _table(block: Table, width: int | None) -> Iterator[Spans]:
     for row in block.rows:
         if row.rule:
             yield _rule(columns, widths, row, keep, margin)
-        yield _row(row, keep, columns, widths, margin, bars)
+        if columns[-1].wrap and width is not None and total > width:
+            yield from _wrapped_row(row, keep, columns, widths, margin, width)
+        else:
+            yield _row(row, keep, columns, widths, margin, bars)
     for note in block.notes:
         yield from wrap((Span(note, "dim"),), width, _INDENT)
 
@@ -219,6 +222,20 @@ def _cell_spans(cell: Cell, bars: int) -> Spans:
 def _column_width(block: Table, i: int, bars: int) -> int:
     texts = (line_cells(_cell_spans(r.cells[i], bars)) for r in block.rows)
     return max(cells(block.columns[i].head), *texts, 0)
+
+
+def _wrapped_row(
+    row: Row, keep: list[int], columns: list[Column], widths: list[int], margin: int, width: int
+) -> Iterator[Spans]:
+    """A row whose last cell continues below itself."""
+    lead = margin + sum(widths[:-1]) + len(_GAP) * (len(keep) - 1)
+    text = _cell_spans(row.cells[keep[-1]], 0)
+    lines = list(wrap(text, max(width - lead, 20)))
+    first = [*row.cells]
+    first[keep[-1]] = lines[0] if lines else ""
+    yield _row(row._replace(cells=tuple(first)), keep, columns, [*widths[:-1], 0], margin, 0)
+    for line in lines[1:]:
+        yield (Span(" " * lead), *line)
 
 
 def _row(

@@ -25,7 +25,7 @@ from kvcalc.core.cache import (
     SlidingWindow,
     State,
 )
-from kvcalc.core.model import Model, Weights
+from kvcalc.core.model import Model, StoredType, Weights
 
 COUNT = st.integers(1, 10**9)
 AMOUNT = st.integers(0, 10**9)
@@ -77,6 +77,13 @@ def models(draw: st.DrawFn) -> Model:
                 dtype=TEXT,
                 bytes=st.none() | COUNT,
                 embedding_elements=st.none() | AMOUNT,
+                types=st.lists(
+                    st.builds(StoredType, type=TEXT, bytes=AMOUNT),
+                    max_size=3,
+                    unique_by=lambda t: t.type,
+                ).map(tuple),
+                low_bytes=st.none() | COUNT,
+                high_bytes=st.none() | COUNT,
             ),
             hub=st.lists(TEXT, max_size=3).map(tuple),
             architecture=st.none() | TEXT,

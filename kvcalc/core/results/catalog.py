@@ -53,6 +53,19 @@ class DtypeItem(NamedTuple):
     head_128_bytes: int
     engines: tuple[str, ...]
     note: str
+    holds: str = "kv"
+
+
+class WeightItem(NamedTuple):
+    """One storage format of weights; `keeps` is what it leaves at 16 bits."""
+
+    key: str
+    aliases: tuple[str, ...]
+    bits_per_weight: float
+    keeps: str
+    engines: tuple[str, ...]
+    note: str
+    holds: str = "weights"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +76,7 @@ class Listing(Result):
     hidden: ClassVar[frozenset[str]] = frozenset({"warnings", "name"})
 
     name: str
-    items: tuple[ModelItem | GpuItem | DtypeItem, ...]
+    items: tuple[ModelItem | GpuItem | DtypeItem | WeightItem, ...]
     warnings: tuple[Warn, ...] = ()
 
     @property

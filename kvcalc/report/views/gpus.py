@@ -70,4 +70,5 @@ def _entry(e: dict[str, Any]) -> Document:
         rows.append(Row(("also called", ", ".join(e["aliases"]))))
     rows.append(Row(("file", e["file"])))
     title = Verdict(f"{e['id']}  {e['name']}  {e.get('vendor', '')}".rstrip(), strong=e["id"])
-    return Document(e["name"], (title, Table((Column("", "<"), Column("", "<")), tuple(rows))))
+    columns = (Column("", "<"), Column("", "<", wrap=True))
+    return Document(e["name"], (title, Table(columns, tuple(rows))))

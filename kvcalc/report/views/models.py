@@ -71,7 +71,7 @@ def _entry(e: dict[str, Any]) -> Document:
     if e["aliases"]:
         rows.append(Row(("also called", ", ".join(e["aliases"]))))
     rows.append(Row(("file", str(e["file"]))))
-    blocks.append(Table((Column("", "<"), Column("", "<")), tuple(rows)))
+    blocks.append(Table((Column("", "<"), Column("", "<", wrap=True)), tuple(rows)))
     blocks.append(_fields(e))
     return Document(e["name"], tuple(blocks))
 
