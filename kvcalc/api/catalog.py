@@ -181,9 +181,9 @@ def dtypes(name: str | None = None) -> Listing | EntryResult:
     from kvcalc.core.weight_formats import weight_format, weight_formats  # noqa: PLC0415
 
     if name is None:
-        weights = (_weight_item(f) for f in weight_formats())
-        items = (*(_dtype_item(key) for key in DTYPES), *weights)
-        return Listing(name="dtypes", items=items)
+        items: list[DtypeItem | WeightItem] = [_dtype_item(key) for key in DTYPES]
+        items += [_weight_item(f) for f in weight_formats()]
+        return Listing(name="dtypes", items=tuple(items))
     try:
         entry = plain(_dtype_item(dtype(name, "dtypes").key))
     except KvcalcError as unknown:
