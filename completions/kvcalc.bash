@@ -256,7 +256,7 @@ _kvcalc_names() {
                 gguf_tq2_0 gguf_tq1_0 gguf_mxfp4_moe'
             ;;
         engines)
-            names='none transformers llama.cpp vllm'
+            names='none transformers vllm sglang llama.cpp ik_llama.cpp ollama tensorrt-llm lmdeploy'
             ;;
         formats)
             names='text plain json jsonl csv md'

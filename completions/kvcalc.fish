@@ -107,7 +107,8 @@ function __kvcalc_names
                 q3_k_s q2_k q2_k_s iq4_nl iq4_xs iq3_m iq3_s iq3_xs iq3_xxs iq2_m iq2_s \
                 iq2_xs iq2_xxs iq1_m iq1_s tq2_0 tq1_0 mxfp4_moe
         case engines
-            string join \n -- none transformers llama.cpp vllm
+            string join \n -- none transformers vllm sglang llama.cpp ik_llama.cpp ollama \
+                tensorrt-llm lmdeploy
         case formats
             string join \n -- text plain json jsonl csv md
         case commands

@@ -119,7 +119,8 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
             'iq2_xs', 'iq2_xxs', 'iq1_m', 'iq1_s', 'tq2_0', 'tq1_0', 'mxfp4_moe'
         )
         'engines' = @(
-            'none', 'transformers', 'llama.cpp', 'vllm'
+            'none', 'transformers', 'vllm', 'sglang', 'llama.cpp', 'ik_llama.cpp', 'ollama',
+            'tensorrt-llm', 'lmdeploy'
         )
         'formats' = @(
             'text', 'plain', 'json', 'jsonl', 'csv', 'md'

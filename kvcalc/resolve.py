@@ -90,6 +90,11 @@ def app_dir() -> str:
     return os.path.join(base, "kvcalc")
 
 
+def is_source(name: str) -> bool:
+    """Whether a MODEL names a file, a folder or a model of the hub rather than a preset."""
+    return is_path(name) or name[:3].lower() == "hf:"
+
+
 def _state(name: str) -> State | None:
     """The state of the files behind a path, so that `batch` sees them change; else None."""
     return state(name) if is_path(name) else None
@@ -100,7 +105,7 @@ def _named(name: str, app: str, presets: str | None, files: State | None) -> Mod
     """A path's model, a hub name's, or a preset; the last two arguments are part of the key."""
     if files is not None:
         return load_source(name)
-    if name[:3].lower() == "hf:":
+    if is_source(name):
         from kvcalc.checkpoints.hub import load_hub  # noqa: PLC0415 - only who asks for the hub
 
         return load_hub(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvcalc import resolve
 from kvcalc.core.dtypes import DTYPES, bits_per_element, dtype, kv_bytes, storage
@@ -100,11 +100,14 @@ def _kinds(model: Model) -> str:
 def _model_entry(name: str) -> EntryResult:
     from kvcalc.catalog.models import load_model, model_entry  # noqa: PLC0415
 
-    folders = (resolve.app_dir(),)
-    found, model = model_entry(name, folders), load_model(name, folders)
+    raw: dict[str, Any] = {}
+    if resolve.is_source(name):
+        model = resolve.model_of(name)
+    else:
+        folders = (resolve.app_dir(),)
+        raw, model = model_entry(name, folders).entry, load_model(name, folders)
     s = storage("bf16", model=model.dtype)
     p = profile(model, s, Parallel())
-    raw = found.entry
     groups = [
         {**plain(group), "from": _from_of(raw, group.kind, group.window_tokens)}
         for group in p.layers

@@ -104,7 +104,7 @@ def fit(
     return core.fit(
         plan,
         info,
-        suggestions=() if known_pool else suggestions_for(plan, asked),
+        suggestions=suggestions_for(plan, asked),
         solved=solved,
         line=command_line(asked, plan),
     )

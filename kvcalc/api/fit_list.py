@@ -116,6 +116,7 @@ def _candidate(plan: core.Plan, model: Model, gpu: str | None, count: int) -> Ca
         weight_bytes=max(r.weight_bytes for r in ranks),
         parameters=model.parameters or model.stored_parameters,
         at_maximum=longest is None or longest == model.max_context_tokens,
+        context_tokens=plan.context,
     )
 
 

@@ -31,8 +31,8 @@ def suggestions_for(plan: core.Plan, asked: dict[str, Any]) -> list[Suggestion]:
     shorter = _shorter(plan, longest, base)
     if shorter is not None:
         found.append(shorter)
-    order = {"gpus": 1, "kv_dtype": 0, "weights": 2, "context": 3, "utilization": 0}
-    return sorted(found, key=lambda s: (not s.fits, -s.max_requests, order[s.change]))
+    order = {"kv_dtype": 0, "utilization": 0, "gpus": 1, "weights": 2, "context": 3}
+    return sorted(found, key=lambda s: (not s.fits, -s.max_requests, order.get(s.change, 0)))
 
 
 def _suggestion(change: str, argument: str, plan: core.Plan) -> Suggestion:
@@ -43,44 +43,68 @@ def _suggestion(change: str, argument: str, plan: core.Plan) -> Suggestion:
     return Suggestion(change, argument, most, longest, most >= plan.requests, pool)
 
 
-def _changes(plan: core.Plan, asked: dict[str, Any]) -> list[tuple[str, str, core.Plan]]:
-    changes = []
+def _changes(plan: core.Plan, asked: dict[str, Any]) -> list[core.Change]:
+    """What may be tried: with a known pool neither machine nor weights matter."""
+    known = plan.kv_pool is not None or plan.kv_pool_tokens is not None
     gpu = asked.get("gpu")
-    p = plan.parallel
-    for factor in (2, 4, 8):
-        bigger = p._replace(tp=p.tp * factor)
-        words = " ".join(f"--{k} {v}" for k, v in gpu_options(asked, bigger).items())
-        changes.append(("gpus", words, plan._replace(parallel=bigger)))
-        ranks = core.rank_plans(changes[-1][2]) if _divides(changes[-1][2]) else []
-        if ranks and core.most_requests(changes[-1][2], ranks, plan.context).best >= plan.requests:
-            break
-    s = plan.storage
-    if s.k.block_bytes == 2 * s.k.block_elements and s.k.key == s.v.key:
-        name = "fp8" if _has(gpu, "fp8") else "int8_per_token_head"
-        smaller = plan._replace(storage=storage(name, model=s.model.key))
-        apart = asked.keys() & {"k_dtype", "v_dtype"}
-        words = f"--k-dtype {name} --v-dtype {name}" if apart else f"--kv-dtype {name}"
-        changes.append(("kv_dtype", words, smaller))
-    if plan.weights.format in {"bf16", "fp16", "fp32"} and plan.weights.bytes is not None:
-        for name in ("fp8", "int4") if _has(gpu, "fp8") else ("int8", "int4"):
-            try:
-                smaller_weights = resolve.weights_of(plan.model, name, None)
-            except KvcalcError:
-                continue
-            changes.append(("weights", f"--weights {name}", plan._replace(weights=smaller_weights)))
-    if plan.utilization is not None and plan.utilization < 1:
-        half_way = fixed((1 + plan.utilization) / 2, 1, 2)
-        full = plan._replace(utilization=Fraction(half_way))
-        changes.append(("utilization", f"--utilization {half_way}", full))
+    changes = [] if known else _more_gpus(plan, asked)
+    changes += _smaller_kv(plan, asked, gpu)
+    if not known:
+        changes += _smaller_weights(plan, gpu)
+        if plan.utilization is not None and plan.utilization < 1:
+            half_way = fixed((1 + plan.utilization) / 2, 1, 2)
+            fuller = plan._replace(utilization=Fraction(half_way))
+            changes.append(core.Change("utilization", f"--utilization {half_way}", fuller))
+        changes += core.rules_of(plan).changes(plan)
     return changes
 
 
-def _divides(plan: core.Plan) -> bool:
+def _more_gpus(plan: core.Plan, asked: dict[str, Any]) -> list[core.Change]:
+    """Twice the GPUs, and on until the load fits."""
+    changes = []
+    p = plan.parallel
+    for factor in (2, 4, 8, 16, 32, 64):
+        bigger = p._replace(tp=p.tp * factor)
+        words = " ".join(f"--{k} {v}" for k, v in gpu_options(asked, bigger).items())
+        changed = plan._replace(parallel=bigger)
+        changes.append(core.Change("gpus", words, changed))
+        if _fits(changed):
+            break
+    return changes
+
+
+def _smaller_kv(plan: core.Plan, asked: dict[str, Any], gpu: str | None) -> list[core.Change]:
+    """One byte an element instead of two, in a format that this GPU computes."""
+    s = plan.storage
+    if s.k.block_bytes != 2 * s.k.block_elements or s.k.key != s.v.key:
+        return []
+    name = "fp8" if _has(gpu, "fp8") else "int8_per_token_head"
+    smaller = plan._replace(storage=storage(name, model=s.model.key))
+    apart = asked.keys() & {"k_dtype", "v_dtype"}
+    words = f"--k-dtype {name} --v-dtype {name}" if apart else f"--kv-dtype {name}"
+    return [core.Change("kv_dtype", words, smaller)]
+
+
+def _smaller_weights(plan: core.Plan, gpu: str | None) -> list[core.Change]:
+    """Weights of 8 or 4 bits where they are stored in 16 or more."""
+    changes = []
+    if plan.weights.format in {"bf16", "fp16", "fp32"} and plan.weights.bytes is not None:
+        for name in ("fp8", "int4") if _has(gpu, "fp8") else ("int8", "int4"):
+            try:
+                smaller = resolve.weights_of(plan.model, name, None)
+            except KvcalcError:  # a model without a parameter count
+                continue
+            changed = plan._replace(weights=smaller)
+            changes.append(core.Change("weights", f"--weights {name}", changed))
+    return changes
+
+
+def _fits(plan: core.Plan) -> bool:
     try:
-        core.rank_plans(plan)
-    except KvcalcError:
+        ranks = core.rank_plans(plan)
+    except KvcalcError:  # a number of GPUs that the heads do not divide by
         return False
-    return True
+    return core.most_requests(plan, ranks, plan.context).best >= plan.requests
 
 
 def _has(gpu: str | None, name: str) -> bool:

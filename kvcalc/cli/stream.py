@@ -83,7 +83,7 @@ def _parsed(raw: bytes) -> dict[str, Any]:
     if len(raw) > MAX_LINE:
         raise KvcalcError("usage", f"longer than {MAX_LINE:,} bytes", "one question a line")
     try:
-        line = json.loads(raw, parse_constant=_no_constant)
+        line = json.loads(raw.decode("utf-8-sig"), parse_constant=_no_constant)
     except UnicodeDecodeError:
         raise KvcalcError("unreadable_input", "not UTF-8", "write the lines as UTF-8") from None
     except (ValueError, RecursionError) as error:

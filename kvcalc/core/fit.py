@@ -36,7 +36,7 @@ from kvcalc.core.units import cdiv
 
 __all__ = [
     "Change", "Device", "Interval", "Memory", "Plan", "RankPlan", "Rules", "fit", "largest",
-    "longest_context", "most_requests", "rank_plans",
+    "longest_context", "most_requests", "rank_plans", "rules_of",
 ]  # fmt: skip
 
 

@@ -118,7 +118,7 @@ def test_a_no_is_an_answer() -> None:
         (b'{"command": "size"', "usage", "not JSON"),
         (b'{"command": "size", "context": NaN}', "usage", "NaN is no number"),
         (b'{"command": "size", "context": -Infinity}', "usage", "-Infinity is no number"),
-        (b"\xff\xfe{}", "usage", "not JSON"),
+        (b"\xff\xfe{}", "unreadable_input", "not UTF-8"),
         (b"\xe9{}", "unreadable_input", "not UTF-8"),
         (b'{"command": "size", "model": "\xe9"}', "unreadable_input", "not UTF-8"),
         (b"[" * 100_000, "usage", "not JSON"),

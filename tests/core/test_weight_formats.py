@@ -47,7 +47,7 @@ def test_names(name: str, key: str | None) -> None:
         weight_format(name)
     assert refusal.value.code == "unknown_dtype"
     assert refusal.value.hint is not None
-    assert "q4_k_m" in refusal.value.hint
+    assert "kvcalc dtypes" in refusal.value.hint
 
 
 def test_the_nearest_names_are_named() -> None:

@@ -162,6 +162,7 @@ class Candidate(NamedTuple):
     weight_bytes: int
     parameters: int | None
     at_maximum: bool
+    context_tokens: int
 
 
 class LeftOut(NamedTuple):

@@ -18,7 +18,7 @@ def list_view(r: FitList) -> Document:
     blocks.append(Paragraph(_rest(r, fits, shown)))
     if r.show_why and r.left_out:
         rows = tuple(Row((entry.name, entry.reason)) for entry in r.left_out)
-        blocks.append(Table((Column("left out", "<"), Column("why", "<")), rows))
+        blocks.append(Table((Column("left out", "<"), Column("why", "<", wrap=True)), rows))
     return Document("what fits", tuple(blocks))
 
 

@@ -114,5 +114,7 @@ def _fields(e: dict[str, Any]) -> Table:
         rows.append(Row(("order", "", "", e["pattern_from"])))
     if not rows:
         rows.append(Row(("", "", "", "the preset names no config fields")))
-    columns = (Column("cache", "<"), Column("number", "<"), Column(""), Column("from", "<"))
+    columns = (
+        Column("cache", "<"), Column("number", "<"), Column(""), Column("from", "<", wrap=True),
+    )  # fmt: skip
     return Table(columns, tuple(rows))
