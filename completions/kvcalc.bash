@@ -269,10 +269,16 @@ _kvcalc_names() {
             names='bash zsh fish powershell'
             ;;
         solve)
-            names='gpus utilization context requests kv-dtype'
+            names='gpus rate'
             ;;
         policy)
             names='naive pow2 exact paged'
+            ;;
+        scheduler)
+            names='vllm static'
+            ;;
+        clock)
+            names='seconds steps'
             ;;
         attention)
             names='mha gqa mqa mla mixed none'

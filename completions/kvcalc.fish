@@ -117,9 +117,13 @@ function __kvcalc_names
         case shells
             string join \n -- bash zsh fish powershell
         case solve
-            string join \n -- gpus utilization context requests kv-dtype
+            string join \n -- gpus rate
         case policy
             string join \n -- naive pow2 exact paged
+        case scheduler
+            string join \n -- vllm static
+        case clock
+            string join \n -- seconds steps
         case attention
             string join \n -- mha gqa mqa mla mixed none
         case color

@@ -133,10 +133,16 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
             'bash', 'zsh', 'fish', 'powershell'
         )
         'solve' = @(
-            'gpus', 'utilization', 'context', 'requests', 'kv-dtype'
+            'gpus', 'rate'
         )
         'policy' = @(
             'naive', 'pow2', 'exact', 'paged'
+        )
+        'scheduler' = @(
+            'vllm', 'static'
+        )
+        'clock' = @(
+            'seconds', 'steps'
         )
         'attention' = @(
             'mha', 'gqa', 'mqa', 'mla', 'mixed', 'none'
