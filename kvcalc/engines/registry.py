@@ -47,35 +47,44 @@ _LLAMA = (
     Setting("type_v", _FORMATS, "format of V", "--v-dtype"),
 )
 _OFFLOAD = (
-    Setting("n_gpu_layers", "count", "layers on GPUs, the last ones; the output layer counts",
-            "all"),
+    Setting(
+        "n_gpu_layers", "count", "layers on GPUs, the last ones; the output layer counts", "all"
+    ),
     Setting("no_kv_offload", "bool", "the KV cache stays in host memory", "false"),
     Setting("tensor_split", "numbers", "shares of the layers by GPU, like 3,1", "equal"),
 )
 _LLAMA_CPP = (
-    *_LLAMA, *_OFFLOAD,
+    *_LLAMA,
+    *_OFFLOAD,
     Setting("fit", "bool", "keeps fit_target free; fewer layers on GPUs if need be", "true"),
     Setting("fit_target", "bytes", "what it keeps free on each GPU", "1GiB"),
     Setting("spec_draft_n_max", "count", "drafted tokens; states are kept for each", "0"),
 )
 _IK = (
-    *(s for s in _LLAMA if s.name not in {"kv_unified", "swa_full"}), *_OFFLOAD,
-    Setting("mla_attn", ("0", "1", "2", "3"), "0 expands latents; 1 adds V without flash_attn",
-            "3"),
+    *(s for s in _LLAMA if s.name not in {"kv_unified", "swa_full"}),
+    *_OFFLOAD,
+    Setting(
+        "mla_attn", ("0", "1", "2", "3"), "0 expands latents; 1 adds V without flash_attn", "3"
+    ),
 )
 _OLLAMA = (
     Setting("num_ctx", "int", "tokens of one request (OLLAMA_CONTEXT_LENGTH)", "-c"),
     Setting("num_parallel", "int", "requests at once (OLLAMA_NUM_PARALLEL)", "-n; Ollama alone: 1"),
     Setting("kv_cache_type", ("f16", "q8_0", "q4_0"), "OLLAMA_KV_CACHE_TYPE", "--kv-dtype"),
-    Setting("flash_attention", "bool", "OLLAMA_FLASH_ATTENTION; q8_0 and q4_0 need it",
-            "automatic"),
+    Setting(
+        "flash_attention", "bool", "OLLAMA_FLASH_ATTENTION; q8_0 and q4_0 need it", "automatic"
+    ),
     Setting("num_gpu", "count", "layers on GPUs, the last ones", "all"),
     Setting("num_batch", "int", "tokens of a batch", "512"),
     Setting("gpu_overhead", "bytes", "left alone on each GPU (OLLAMA_GPU_OVERHEAD)", "0"),
 )
 _SGLANG = (
-    Setting("mem_fraction_static", "share", "weights and pools, of the memory free before the load",
-            "by GPU, release, tp"),
+    Setting(
+        "mem_fraction_static",
+        "share",
+        "weights and pools, of the memory free before the load",
+        "by GPU, release, tp",
+    ),
     Setting("chunked_prefill_size", "int", "tokens of a prefill chunk", "by GPU: 2048 to 16384"),
     Setting("cuda_graph_max_bs", "int", "largest captured batch", "by GPU: 8 to 512"),
     Setting("disable_cuda_graph", "bool", "no graphs, nothing reserved for them", "false"),
@@ -84,17 +93,30 @@ _SGLANG = (
     Setting("page_size", "int", "tokens of a page", "1; 64 for sparse latent attention"),
     Setting("disable_radix_cache", "bool", "no prefix caching", "false"),
     Setting("disable_hybrid_swa_memory", "bool", "windows kept as full layers", "false"),
-    Setting("swa_full_tokens_ratio", "share", "tokens of window layers, of the full layers'",
-            "0.8"),
+    Setting(
+        "swa_full_tokens_ratio", "share", "tokens of window layers, of the full layers'", "0.8"
+    ),
     Setting("mamba_full_memory_ratio", "number", "memory of states, of the KV pool's", "0.9"),
     Setting("max_mamba_cache_size", "int", "states", "the memory"),
-    Setting("mamba_ssm_dtype", ("float32", "bfloat16", "float16"), "dtype of recurrent states",
-            "the config's, else float32"),
-    Setting("mamba_radix_cache_strategy", ("auto", "no_buffer", "extra_buffer",
-            "extra_buffer_lazy"), "states a request takes: 3, 5, 4", "auto"),
+    Setting(
+        "mamba_ssm_dtype",
+        ("float32", "bfloat16", "float16"),
+        "dtype of recurrent states",
+        "the config's, else float32",
+    ),
+    Setting(
+        "mamba_radix_cache_strategy",
+        ("auto", "no_buffer", "extra_buffer", "extra_buffer_lazy"),
+        "states a request takes: 3, 5, 4",
+        "auto",
+    ),
     Setting("enable_dp_attention", "bool", "dp ranks share the experts", "false"),
-    Setting("speculative_algorithm", ("none", "eagle", "eagle3", "nextn", "standalone", "ngram"),
-            "a draft layer beside the model's", "none"),
+    Setting(
+        "speculative_algorithm",
+        ("none", "eagle", "eagle3", "nextn", "standalone", "ngram"),
+        "a draft layer beside the model's",
+        "none",
+    ),
     Setting("speculative_num_draft_tokens", "int", "states kept for each drafted token", "4"),
     Setting("hicache_size", "number", "host memory for KV, GB a rank", "none"),
 )
@@ -112,8 +134,9 @@ _LMDEPLOY = (
     Setting("cache_block_seq_len", "int", "tokens of a block", "64"),
     Setting("max_batch_size", "int", "requests at once", "by GPU: 128, 384, 1024"),
     Setting("max_prefill_token_num", "int", "tokens of a prefill step", "8192"),
-    Setting("quant_policy", ("0", "4", "8"), "bits of K and V; 0 is the model's dtype",
-            "--kv-dtype"),
+    Setting(
+        "quant_policy", ("0", "4", "8"), "bits of K and V; 0 is the model's dtype", "--kv-dtype"
+    ),
 )
 _VLLM = (
     Setting("max_num_batched_tokens", "int", "tokens of a step; windows keep them",
