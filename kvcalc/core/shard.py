@@ -77,14 +77,13 @@ def rank_cache(cache: Cache, tp: int, dcp: int = 1) -> Cache:
 
 
 def rank_state(state: State, tp: int) -> State:
-    """A recurrent state's share: heads and conv channels / tp, Mamba-2 groups raised to tp.
+    """A recurrent state's share: heads and conv channels / tp, Mamba-2 groups set to tp where tp does not divide them.
 
     Raises:
         KvcalcError: "not_divisible" if the channels or heads do not divide.
     """
-    extra = 0
-    if state.groups and state.groups % tp:
-        extra = (tp - state.groups % tp) if state.groups > tp else (tp - state.groups)
+    # vLLM's extra groups are tp − G whenever tp does not divide G: the sum is always tp groups.
+    extra = tp - state.groups if state.groups and state.groups % tp else 0
     channels = state.conv_channels + extra * state.group_channels
     if channels % tp or state.recurrent_elements % tp or (state.heads or tp) % tp:
         raise KvcalcError(
