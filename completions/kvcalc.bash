@@ -259,7 +259,7 @@ _kvcalc_names() {
             names='none transformers vllm sglang llama.cpp ik_llama.cpp ollama tensorrt-llm lmdeploy'
             ;;
         formats)
-            names='text plain json jsonl csv md'
+            names='text plain json jsonl csv md svg html png'
             ;;
         commands)
             names='size fit timeline speed waste compare tradeoff batch models gpus dtypes schema

@@ -110,7 +110,7 @@ function __kvcalc_names
             string join \n -- none transformers vllm sglang llama.cpp ik_llama.cpp ollama \
                 tensorrt-llm lmdeploy
         case formats
-            string join \n -- text plain json jsonl csv md
+            string join \n -- text plain json jsonl csv md svg html png
         case commands
             string join \n -- size fit timeline speed waste compare tradeoff batch models \
                 gpus dtypes schema completions
@@ -476,7 +476,7 @@ complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeof
 complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff' -l value-dim -x -d 'elements of a value head'
 complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff' -l parameters -x -d 'parameters, for the weights'
 complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff' -l max-context-length -x -d 'the model\'s maximum'
-complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff' -l group -x -d 'COUNT*KIND:HEADSxDIM[:WINDOW], as 52*sliding_window:8x128:1024; repeat it'
+complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff' -l group -x -d 'COUNT*KIND:HEADSxDIM[:WINDOW], as \'52*sliding_window:8x128:1024\'; repeat it'
 complete -c kvcalc -n '__kvcalc_unused -f --format' -s f -l format -x -a '(__kvcalc_offer formats)' -d 'text plain json jsonl csv md'
 complete -c kvcalc -n '__kvcalc_unused --json' -l json -d 'the same as -f json'
 complete -c kvcalc -n '__kvcalc_is  size fit speed waste compare tradeoff batch models gpus dtypes schema completions; and __kvcalc_unused -o --output' -s o -l output -r -F -d 'write there, whole or not at all'

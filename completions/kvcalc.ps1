@@ -123,7 +123,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
             'tensorrt-llm', 'lmdeploy'
         )
         'formats' = @(
-            'text', 'plain', 'json', 'jsonl', 'csv', 'md'
+            'text', 'plain', 'json', 'jsonl', 'csv', 'md', 'svg', 'html', 'png'
         )
         'commands' = @(
             'size', 'fit', 'timeline', 'speed', 'waste', 'compare', 'tradeoff', 'batch',
@@ -511,7 +511,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--value-dim'), 'elements of a value head', '', $true)
         , @(@('--parameters'), 'parameters, for the weights', '', $true)
         , @(@('--max-context-length'), 'the model''s maximum', '', $true)
-        , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as 52*sliding_window:8x128:1024; repeat it', '', $true)
+        , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as ''52*sliding_window:8x128:1024''; repeat it', '', $true)
         , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
         )
         'fit' = $shared + @(
@@ -553,7 +553,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--value-dim'), 'elements of a value head', '', $true)
         , @(@('--parameters'), 'parameters, for the weights', '', $true)
         , @(@('--max-context-length'), 'the model''s maximum', '', $true)
-        , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as 52*sliding_window:8x128:1024; repeat it', '', $true)
+        , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as ''52*sliding_window:8x128:1024''; repeat it', '', $true)
         , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
         )
         'timeline' = $shared + @(
@@ -588,7 +588,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--value-dim'), 'elements of a value head', '', $true)
         , @(@('--parameters'), 'parameters, for the weights', '', $true)
         , @(@('--max-context-length'), 'the model''s maximum', '', $true)
-        , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as 52*sliding_window:8x128:1024; repeat it', '', $true)
+        , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as ''52*sliding_window:8x128:1024''; repeat it', '', $true)
         , @(@('-o'), 'write there, whole or not at all', 'files', $false)
         )
         'speed' = $shared + @(
@@ -613,7 +613,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--value-dim'), 'elements of a value head', '', $true)
         , @(@('--parameters'), 'parameters, for the weights', '', $true)
         , @(@('--max-context-length'), 'the model''s maximum', '', $true)
-        , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as 52*sliding_window:8x128:1024; repeat it', '', $true)
+        , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as ''52*sliding_window:8x128:1024''; repeat it', '', $true)
         , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
         )
         'waste' = $shared + @(
@@ -641,7 +641,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--value-dim'), 'elements of a value head', '', $true)
         , @(@('--parameters'), 'parameters, for the weights', '', $true)
         , @(@('--max-context-length'), 'the model''s maximum', '', $true)
-        , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as 52*sliding_window:8x128:1024; repeat it', '', $true)
+        , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as ''52*sliding_window:8x128:1024''; repeat it', '', $true)
         , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
         )
         'compare' = $shared + @(
@@ -666,7 +666,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--value-dim'), 'elements of a value head', '', $true)
         , @(@('--parameters'), 'parameters, for the weights', '', $true)
         , @(@('--max-context-length'), 'the model''s maximum', '', $true)
-        , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as 52*sliding_window:8x128:1024; repeat it', '', $true)
+        , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as ''52*sliding_window:8x128:1024''; repeat it', '', $true)
         , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
         )
         'tradeoff' = $shared + @(
@@ -684,7 +684,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--value-dim'), 'elements of a value head', '', $true)
         , @(@('--parameters'), 'parameters, for the weights', '', $true)
         , @(@('--max-context-length'), 'the model''s maximum', '', $true)
-        , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as 52*sliding_window:8x128:1024; repeat it', '', $true)
+        , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as ''52*sliding_window:8x128:1024''; repeat it', '', $true)
         , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
         )
         'batch' = $shared + @(

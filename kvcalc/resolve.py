@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvcalc.checkpoints.source import State, is_path, load_source, state
 from kvcalc.core.cache import Cache, Chunked, Cross, Full, SlidingWindow
 from kvcalc.core.dtypes import Storage, storage
+from kvcalc.core.dtypes import dtype as element
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model, with_encoder_tokens
 from kvcalc.core.results.base import WeightInfo, WeightType
@@ -251,6 +252,11 @@ def storage_of(
         KvcalcError: "unknown_dtype".
     """
     own = model.dtype if dtype is None else dtype
+    if element(own, "--dtype").key not in {"bf16", "fp16", "fp32"}:
+        raise KvcalcError(
+            "unknown_dtype", f"--dtype {shown(own)}: a model computes in bf16, fp16 or fp32",
+            "--kv-dtype is the cache's format",
+        )  # fmt: skip
     auto = own if own in {"bf16", "fp16"} else "bf16"
     return storage(auto if kv_dtype == "auto" else kv_dtype, _auto(k_dtype), _auto(v_dtype), own)
 

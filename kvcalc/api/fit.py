@@ -7,7 +7,7 @@ from typing import Any
 
 from kvcalc import resolve
 from kvcalc.api.fit_list import list_fits
-from kvcalc.api.fit_plan import gpus_of, machine_of, parallel_of, plan_of
+from kvcalc.api.fit_plan import DEFAULT_ENGINE, gpus_of, machine_of, parallel_of, plan_of
 from kvcalc.api.fit_solve import solve as solve_for
 from kvcalc.api.fit_solve import with_solved
 from kvcalc.api.fit_suggest import suggestions_for
@@ -37,7 +37,7 @@ def fit(
     dtype: str | None = None,
     weights: str | None = None,
     weight_bytes: Count | None = None,
-    engine: str = "none",
+    engine: str | None = None,
     engine_version: str | None = None,
     set: Mapping[str, object] | None = None,
     utilization: str | float | None = None,
@@ -66,6 +66,7 @@ def fit(
     Args:
         model: As in `kvcalc.size`; None lists every preset on the GPU.
         gpu: A preset's id or alias, "8xh100" for eight of one; None lists all GPUs.
+        engine: Whose rules; `none` is the textbook, the default.
         context: Tokens of one request. Default: 4,096, or the model's maximum if smaller.
         requests: The load that must fit.
 
@@ -76,7 +77,6 @@ def fit(
     shape = resolve.Shape(
         layers, kv_heads, head_dim, query_heads, value_dim, parameters, max_context_length, group
     )
-    resolve.textbook_only(engine, engine_version, set)
     known_pool = kv_pool is not None or kv_pool_tokens is not None
     no_machine = gpu is None and gpu_memory is None and not known_pool
     no_model = model is None and not shape.given()
@@ -95,7 +95,7 @@ def fit(
         gpus_of(machine.count, gpus),
         {"tp": tp, "pp": pp, "dp": dp, "dcp": dcp, "ep": ep},
     )
-    plan = plan_of(found, machine.memory, parallel, asked)
+    plan = plan_of(found, machine.memory, parallel, asked)._replace(device=machine.device)
     info = machine.info._replace(count=parallel.gpus)
     solved = None
     if solve is not None:
@@ -136,8 +136,8 @@ def command_line(asked: dict[str, Any], plan: core.Plan) -> str:
 
 
 _DEFAULTS = {
-    "requests": "1", "kv_dtype": "auto", "engine": "none", "pp": "1", "dp": "1", "dcp": "1",
-    "ep": "1",
+    "requests": "1", "kv_dtype": "auto", "engine": DEFAULT_ENGINE, "pp": "1", "dp": "1",
+    "dcp": "1", "ep": "1",
 }  # fmt: skip
 
 

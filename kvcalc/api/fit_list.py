@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvcalc import resolve
-from kvcalc.api.fit_plan import gpus_of, machine_of, parallel_of, plan_of
+from kvcalc.api.fit_plan import device_of, gpus_of, machine_of, memory_of, parallel_of, plan_of
 from kvcalc.core import fit as core
 from kvcalc.core.cache import Full
 from kvcalc.core.errors import KvcalcError
@@ -54,10 +54,10 @@ def _gpus(asked: dict[str, Any], shape: resolve.Shape) -> FitList:
         shapes = [parallel_of(gpus_of(None, asked.get("gpus")), _sizes(asked))]
     found, left_out = [], []
     for gpu in load_all_gpus((resolve.app_dir(),)):
-        memory = core.Memory(gpu.memory_bytes, gpu.basis, gpu.low_bytes, gpu.high_bytes)
+        memory, device = memory_of(gpu), device_of(gpu)
         best = None
         for shape_of_one in shapes:
-            plan = base._replace(memory=memory, parallel=shape_of_one)
+            plan = base._replace(memory=memory, device=device, parallel=shape_of_one)
             try:
                 best = _candidate(plan, model, gpu.id, shape_of_one.gpus)
             except KvcalcError as error:
@@ -86,7 +86,7 @@ def _models(asked: dict[str, Any]) -> FitList:
     base: core.Plan | None = None
     for model in load_all_models((resolve.app_dir(),)):
         try:
-            plan = plan_of(model, machine.memory, parallel, asked)
+            plan = plan_of(model, machine.memory, parallel, asked)._replace(device=machine.device)
             found.append(_candidate(plan, model, machine.info.id, parallel.gpus))
         except KvcalcError as error:
             left_out.append(LeftOut(model.id, error.message))
@@ -134,7 +134,7 @@ def _list(
     return FitList(
         model=None if model is None else model_info(model),
         gpu=gpu,
-        engine=EngineInfo("none"),
+        engine=EngineInfo("none") if plan is None else core.rules_of(plan).info(plan),
         context_tokens=plan.context if plan is not None else resolve.DEFAULT_CONTEXT,
         requests=parse_count(asked.get("requests", 1), "-n"),
         kv_dtype=asked.get("kv_dtype", "auto") if plan is None else plan.storage.label,

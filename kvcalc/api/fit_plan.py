@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcalc import resolve
 from kvcalc.api.machine import gpu_count
@@ -14,6 +15,45 @@ from kvcalc.core.results.fit import GpuInfo
 from kvcalc.core.shard import Parallel
 from kvcalc.core.units import parse_bytes, parse_count, parse_share
 from kvcalc.resolve import Count
+
+if TYPE_CHECKING:
+    from kvcalc.catalog.gpus import Gpu
+
+
+#: The rules that judge where none are named.
+DEFAULT_ENGINE = "none"
+
+
+class EngineChoice(NamedTuple):
+    """Whose rules judge a plan: None is the textbook's."""
+
+    rules: core.Rules | None
+    version: str | None
+    settings: Mapping[str, Any]
+    #: What --kv-dtype auto means for it; None is the model's own 16-bit type.
+    kv_dtype: str | None = None
+
+
+def engine_of(asked: dict[str, Any]) -> EngineChoice:
+    """The engine of --engine, --engine-version and --set.
+
+    Raises:
+        KvcalcError: "unknown_engine"; "unknown_setting"; "usage" for a version where there is one.
+    """
+    name = asked.get("engine", DEFAULT_ENGINE)
+    version, given = asked.get("engine_version"), asked.get("set", {})
+    if name == "none" and version is None and not given:
+        return EngineChoice(None, None, {})
+    from kvcalc.engines.registry import engine_of as known  # noqa: PLC0415 - engines alone
+    from kvcalc.engines.registry import settings_of  # noqa: PLC0415
+    from kvcalc.engines.rules import rules_for  # noqa: PLC0415
+
+    engine = known(name)
+    settings = settings_of(engine, given)
+    if version is not None and not engine.versioned:
+        raise KvcalcError("usage", f"--engine-version: {engine.id} has one set of rules", None)
+    ggml = engine.id in {"llama.cpp", "ik_llama.cpp", "ollama"}
+    return EngineChoice(rules_for(engine.id), version, settings, "fp16" if ggml else None)
 
 
 def plan_of(
@@ -34,6 +74,10 @@ def plan_of(
             "usage", f"the weights' size of {model.id} is not known",
             "give --weight-bytes, --parameters with --weights, or the pool itself as --kv-pool",
         )  # fmt: skip
+    engine = engine_of(asked)
+    kv_dtype = asked.get("kv_dtype", "auto")
+    if kv_dtype == "auto" and engine.kv_dtype is not None:
+        kv_dtype = engine.kv_dtype
     context = asked.get("context")
     prefix, average = asked.get("shared_prefix"), asked.get("average_context")
     block = asked.get("block_size")
@@ -47,8 +91,7 @@ def plan_of(
     return core.Plan(
         model=model,
         storage=resolve.storage_of(
-            model, asked.get("kv_dtype", "auto"), asked.get("k_dtype"), asked.get("v_dtype"),
-            asked.get("dtype"),
+            model, kv_dtype, asked.get("k_dtype"), asked.get("v_dtype"), asked.get("dtype")
         ),
         parallel=parallel,
         weights=weights,
@@ -67,6 +110,9 @@ def plan_of(
         if average is None
         else resolve.context_of(model, average, allow_long=allow_long, option="--average-context"),
         allow_long=allow_long,
+        version=engine.version,
+        settings=engine.settings,
+        rules=engine.rules,
     )  # fmt: skip
 
 
@@ -75,6 +121,7 @@ class Machine(NamedTuple):
 
     info: GpuInfo
     memory: core.Memory | None
+    device: core.Device
     count: int | None  # type: ignore[assignment]  # hides tuple.count, which nobody calls here
 
 
@@ -91,12 +138,31 @@ def machine_of(gpu: str | None, gpu_memory: Count | None) -> Machine:
         )  # fmt: skip
     if gpu is not None:
         found, count = resolve.gpu_of(gpu)
-        memory = core.Memory(found.memory_bytes, found.basis, found.low_bytes, found.high_bytes)
-        return Machine(GpuInfo(found.id, found.name, 1, memory.bytes, memory.basis), memory, count)
+        memory, device = memory_of(found), device_of(found)
+        info = GpuInfo(found.id, found.name, 1, memory.bytes, memory.basis)
+        return Machine(info, memory, device, count)
     if gpu_memory is not None:
         size = parse_bytes(gpu_memory, "--gpu-memory")
-        return Machine(GpuInfo(None, "the given GPU", 1, size, "exact"), core.Memory(size), None)
-    return Machine(GpuInfo(None, "the given pool", 1, None, "exact"), None, None)
+        info = GpuInfo(None, "the given GPU", 1, size, "exact")
+        return Machine(info, core.Memory(size), core.Device(), None)
+    return Machine(GpuInfo(None, "the given pool", 1, None, "exact"), None, core.Device(), None)
+
+
+def memory_of(gpu: Gpu) -> core.Memory:
+    """What a program sees of the GPU's memory."""
+    return core.Memory(gpu.memory_bytes, gpu.basis, gpu.low_bytes, gpu.high_bytes)
+
+
+def device_of(gpu: Gpu) -> core.Device:
+    """What engines ask of the GPU beside its memory."""
+    return core.Device(
+        id=gpu.id,
+        name=gpu.name,
+        vendor=gpu.vendor,
+        architecture=str(gpu.entry.get("architecture", "")),
+        dtypes=frozenset(gpu.dense_flops),
+        unified_memory=gpu.unified_memory,
+    )
 
 
 def gpus_of(named: int | None, gpus: Count | None) -> int | None:

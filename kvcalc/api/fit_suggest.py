@@ -47,16 +47,17 @@ def _changes(plan: core.Plan, asked: dict[str, Any]) -> list[core.Change]:
     """What may be tried: with a known pool neither machine nor weights matter."""
     known = plan.kv_pool is not None or plan.kv_pool_tokens is not None
     gpu = asked.get("gpu")
+    own = core.rules_of(plan).changes(plan)
     changes = [] if known else _more_gpus(plan, asked)
-    changes += _smaller_kv(plan, asked, gpu)
+    if all(change.change != "kv_dtype" for change in own):
+        changes += _smaller_kv(plan, asked, gpu)
     if not known:
         changes += _smaller_weights(plan, gpu)
         if plan.utilization is not None and plan.utilization < 1:
             half_way = fixed((1 + plan.utilization) / 2, 1, 2)
             fuller = plan._replace(utilization=Fraction(half_way))
             changes.append(core.Change("utilization", f"--utilization {half_way}", fuller))
-        changes += core.rules_of(plan).changes(plan)
-    return changes
+    return [*changes, *own]
 
 
 def _more_gpus(plan: core.Plan, asked: dict[str, Any]) -> list[core.Change]:

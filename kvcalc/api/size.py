@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kvcalc import resolve
 from kvcalc.core import size as core
+from kvcalc.core.cache import Compressed
 from kvcalc.core.dtypes import Storage
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
-from kvcalc.core.results.base import EngineInfo
+from kvcalc.core.results.base import EngineInfo, Warn
 from kvcalc.core.results.size import SizeResult, Stored
 from kvcalc.core.shard import Parallel
 from kvcalc.core.units import parse_count
@@ -95,7 +96,23 @@ def size(
         else parse_count(shared_prefix, "--shared-prefix"),
         engine=info,
         store=store,
+        warnings=_warnings(found, contexts, shared_prefix),
     )
+
+
+def _warnings(model: Model, contexts: list[int], prefix: Count | None) -> tuple[Warn, ...]:
+    """What the asker should know beside the figures."""
+    found = []
+    most = model.max_context_tokens
+    if most is not None and max(contexts) > most:
+        text = f"{max(contexts):,} tokens are more than {model.id}'s maximum of {most:,}"
+        found.append(Warn("beyond_maximum", text))
+    if prefix is not None and parse_count(prefix, "--shared-prefix") > min(contexts):
+        found.append(Warn("prefix_clipped", "the shared prefix is longer than a context"))
+    if any(type(g.cache) is Compressed for g in model.groups):
+        text = "engines also keep compressor states of a fixed size; size --engine counts them"
+        found.append(Warn("not_counted", text))
+    return tuple(found)
 
 
 def _engine(
@@ -134,5 +151,7 @@ def _contexts(
         default = resolve.default_context(model)
         most = model.max_context_tokens
         return [default] if most in {None, default} else [default, most or default]
-    texts = [context] if isinstance(context, (int, str)) else list(context)
+    texts: list[Count] = (
+        list(context) if isinstance(context, (list, tuple)) else [context]  # type: ignore[list-item]
+    )
     return [resolve.context_of(model, t, allow_long=allow_long) for t in texts]

@@ -126,11 +126,10 @@ def model_of(entry: Entry, file: str | None, source: str) -> Model:
 
 
 def _weights(t: Table) -> Weights:
-    return Weights(
-        t["dtype"],
-        t.get("bytes"),
-        t.get("embedding_elements"),
-        tuple(StoredType(*pair) for pair in t.get("types", {}).items()),
-        t.get("low_bytes"),
-        t.get("high_bytes"),
-    )
+    stored, low, high = t.get("bytes"), t.get("low_bytes"), t.get("high_bytes")
+    listed = t.get("estimated_bytes")
+    if stored is None and listed is not None:
+        # A size that a catalog lists, rounded and perhaps with files beside the weights: ±3 %.
+        stored, low, high = listed, listed * 97 // 100, listed * 103 // 100
+    types = tuple(StoredType(*pair) for pair in t.get("types", {}).items())
+    return Weights(t["dtype"], stored, t.get("embedding_elements"), types, low, high)

@@ -36,6 +36,8 @@ def run(options: dict[str, Any], out: output.Output) -> int:
         raise KvcalcError("usage", f"batch writes JSON Lines, not {out.format}", "leave -f out")
     path = options.get("argument")
     if path in {None, "-"}:
+        if sys.stdin is None:
+            raise KvcalcError("unreadable_input", "standard input is closed", "name a FILE")
         return _stream(sys.stdin.buffer, out)
     try:
         with open(path, "rb") as file:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kvcalc.core.errors import KvcalcError
+
 
 class Option(NamedTuple):
     """One option, or the positional argument MODEL.
@@ -39,7 +41,32 @@ class Option(NamedTuple):
         """Repeated texts and comma lists as one list; NAME=VALUE pairs keep their commas."""
         if self.repeat == "pairs" or self.name == "group":
             return texts
-        return [part.strip() for text in texts for part in text.split(",")]
+        return [part.strip() for text in texts for part in _parts(text)]
+
+
+def _parts(text: str) -> list[str]:
+    """The pieces of a comma list; a number with separators is no list.
+
+    "4,096" and "131,072" read as lists would be answered for 4 and 96 tokens. 128,256 and 500,200
+    are lists: no leading zero, no short first piece, no power of two behind them.
+
+    Raises:
+        KvcalcError: "usage", naming both readings.
+    """
+    parts = text.split(",")
+    if len(parts) < 2 or not all(p.isdecimal() for p in parts):
+        return parts
+    head, *rest = parts
+    if len(head) > 3 or any(len(p) != 3 for p in rest):
+        return parts
+    number = int("".join(parts))
+    if len(head) < 3 or any(p[0] == "0" for p in rest) or number % 1024 == 0:
+        raise KvcalcError(
+            "usage",
+            f"{text} has two readings: the number {number}, or a list of {' and '.join(parts)}",
+            f"write {number}, or repeat the option for a list",
+        )  # fmt: skip
+    return parts
 
 
 LOAD, STORAGE, GPUS, ENGINE = "Load", "Storage", "Across GPUs", "Engine"
@@ -158,7 +185,7 @@ _ALL = (
     Option("parameters", ("--parameters",), "N", "parameters, for the weights", NUMBERS),
     Option("max_context_length", ("--max-context-length",), "N", "the model's maximum", NUMBERS),
     Option("group", ("--group",), "SPEC",
-           "COUNT*KIND:HEADSxDIM[:WINDOW], as 52*sliding_window:8x128:1024; repeat it", NUMBERS,
+           "COUNT*KIND:HEADSxDIM[:WINDOW], as '52*sliding_window:8x128:1024'; repeat it", NUMBERS,
            repeat="list"),
     Option("vendor", ("--vendor",), "NAME", "only this vendor's", SHOW, repeat=""),
     Option("family", ("--family",), "TEXT", "only models whose family has this word", SHOW,

@@ -6,16 +6,17 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kvcalc.core.errors import KvcalcError, nearest
 from kvcalc.core.results.base import Result
 from kvcalc.core.units import shown
 
-FORMATS = ("text", "plain", "json", "jsonl", "csv", "md")
+FORMATS = ("text", "plain", "json", "jsonl", "csv", "md", "svg", "html", "png")
 _ENDINGS = {".txt": "plain", ".json": "json", ".jsonl": "jsonl", ".csv": "csv", ".md": "md",
-            ".markdown": "md"}  # fmt: skip
+            ".markdown": "md", ".svg": "svg", ".html": "html", ".htm": "html",
+            ".png": "png"}  # fmt: skip
 #: Glyphs for an output that cannot write them.
 ASCII = str.maketrans({
     "≈": "~", "×": "x", "–": "-", "−": "-", "…": "...", "▸": ">", "✓": "ok", "✗": "x",
@@ -79,8 +80,12 @@ class Output:
             return False
         return self._forced() or (_is_terminal() and os.environ.get("TERM") != "dumb")
 
-    def render(self, result: Result, envelope: dict[str, Any]) -> str:
-        """The result in the chosen format."""
+    def render(self, result: Result, envelope: dict[str, Any]) -> str | bytes:
+        """The result in the chosen format; png is bytes.
+
+        Raises:
+            KvcalcError: "usage" for png on a terminal; "missing_extra" without what draws it.
+        """
         if self.format == "json":
             from kvcalc.report.data import dumps  # noqa: PLC0415 - one format, one import
 
@@ -89,21 +94,25 @@ class Output:
             from kvcalc.report import data  # noqa: PLC0415
 
             return data.csv(result) if self.format == "csv" else data.jsonl(result)
-        if self.format == "md":
-            from kvcalc.report import md  # noqa: PLC0415
-
-            return md.render(result)
-        if self.format == "plain":
-            from kvcalc.report import plain  # noqa: PLC0415
-
-            return plain.render(result)
+        if self.format != "text":
+            return self._rendered(result)
         from kvcalc.report import text  # noqa: PLC0415
 
         width, height = _terminal_size()
         shown_height = height if _is_terminal() and self.file in {None, "-"} else None
         return text.render(result, width=width, height=shown_height, colour=self.colour)
 
-    def write(self, content: str) -> None:
+    def _rendered(self, result: Result) -> str | bytes:
+        """By the module named after the format."""
+        if self.format == "png" and self.file in {None, "-"} and _is_terminal():
+            raise KvcalcError(
+                "usage", "png is a picture, not for a terminal", "-o FILE.png writes it to a file"
+            )
+        module = __import__(f"kvcalc.report.{self.format}", fromlist=["render"])
+        rendered: str | bytes = module.render(result)
+        return rendered
+
+    def write(self, content: str | bytes) -> None:
         """The content to stdout or to the file.
 
         Raises:
@@ -168,7 +177,7 @@ def _terminal_size() -> tuple[int, int]:
     return max(size.columns, 20), size.lines
 
 
-def write_stdout(content: str, *, plain_text: bool = True) -> None:
+def write_stdout(content: str | bytes, *, plain_text: bool = True) -> None:
     """Content to standard output; glyphs in ASCII where its encoding has no others.
 
     A closed pipe is no failure: the reader has what it wanted.
@@ -179,7 +188,9 @@ def write_stdout(content: str, *, plain_text: bool = True) -> None:
     out = _stdout()
     try:
         encoding = (getattr(out, "encoding", None) or "utf-8").lower().replace("-", "")
-        if plain_text and encoding not in {"utf8", "utf8sig", "cp65001"}:
+        if isinstance(content, bytes):
+            data = content
+        elif plain_text and encoding not in {"utf8", "utf8sig", "cp65001"}:
             data = content.translate(ASCII).encode(out.encoding, "replace")
         else:
             data = content.encode("utf-8", "surrogateescape")
@@ -210,14 +221,17 @@ def _silence() -> None:
         pass
 
 
-def write_file(path: str, content: str | Iterator[str]) -> None:
+def write_file(path: str, content: str | bytes | Iterator[str]) -> None:
     """Content to a file: a regular one whole or not at all, keeping its mode; else directly.
 
     Raises:
         KvcalcError: "output_failed", naming the file and why.
     """
-    texts = [content] if isinstance(content, str) else content
-    chunks = (text.encode("utf-8", "surrogateescape") for text in texts)
+    texts: Iterable[str | bytes] = [content] if isinstance(content, (str, bytes)) else content
+    chunks = (
+        text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
+        for text in texts
+    )  # fmt: skip
     real = os.path.realpath(path)
     folder = os.path.dirname(real) or os.curdir
     # Not of `real`: /dev/stdout is a link to a pipe, which has no path of its own.

@@ -80,7 +80,7 @@ def _file(path: str, spec: Spec) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
             data = tomli.load(file)
-    except (OSError, UnicodeDecodeError, tomli.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomli.TOMLDecodeError, RecursionError) as error:
         reason = str(getattr(error, "strerror", None) or error)
         raise KvcalcError(
             "unreadable_input", f"{path}: {shown(reason, 120)}", "mend it or move it away"

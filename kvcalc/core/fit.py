@@ -164,6 +164,7 @@ def fit(
         limits=(*rules.limits(plan, ranks), *_limits(plan, longest)),
         suggestions=tuple(suggestions),
         line=rules.command(plan) or line,
+        ask_again=line,
         warnings=warnings,
     )
 

@@ -38,7 +38,8 @@ def pp_split(layers: int, pp: int) -> list[int]:
     """
     if not 1 <= pp <= layers:
         raise KvcalcError(
-            "not_divisible", f"--pp {pp} needs at least {pp} layers; the model has {layers}",
+            "not_divisible",
+            f"--pp {pp} needs at least {pp} layers; the model has {layers}",
             f"use --pp 1 to {layers}",
         )
     counts = [layers // pp] * pp
@@ -77,7 +78,9 @@ def rank_cache(cache: Cache, tp: int, dcp: int = 1) -> Cache:
 
 
 def rank_state(state: State, tp: int) -> State:
-    """A recurrent state's share: heads and conv channels / tp, Mamba-2 groups set to tp where tp does not divide them.
+    """A recurrent state's share: heads and conv channels / tp.
+
+    Mamba-2 has tp groups where tp does not divide its own.
 
     Raises:
         KvcalcError: "not_divisible" if the channels or heads do not divide.
@@ -130,13 +133,22 @@ def stage_ranks(model: Model, parallel: Parallel) -> list[Model]:
             f"--dcp {parallel.dcp} does not divide --tp {parallel.tp}",
             "decode-context ranks are taken out of the tensor-parallel ones",
         )
-    return [
+    ranks = [
         replace(stage, layers=tuple(
             tuple(rank_cache(c, parallel.tp, parallel.dcp) for c in layer)
             for layer in stage.layers
         ))
         for stage in stages(model, parallel.pp)
     ]  # fmt: skip
+    heads = model.query_heads
+    if heads is not None and heads % parallel.tp and any(model.attention):
+        splits = [n for n in range(1, heads + 1) if heads % n == 0][:10]
+        raise KvcalcError(
+            "not_divisible",
+            f"--tp {parallel.tp} does not divide the {heads} query heads",
+            f"{', '.join(map(str, splits))} do",
+        )
+    return ranks
 
 
 def rank_bytes(rank: Model, tokens: int, s: Storage, dcp: int = 1) -> int:
@@ -144,6 +156,5 @@ def rank_bytes(rank: Model, tokens: int, s: Storage, dcp: int = 1) -> int:
     if dcp == 1:
         return rank.bytes_at(tokens, s)
     return sum(
-        len(g.layers) * g.cache.bytes_at(rank_tokens(g.cache, tokens, dcp), s)
-        for g in rank.groups
+        len(g.layers) * g.cache.bytes_at(rank_tokens(g.cache, tokens, dcp), s) for g in rank.groups
     )

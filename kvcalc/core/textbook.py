@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from kvcalc.core import shard
+from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.plan import BASIS, LONGEST, Change, Interval, Plan, RankPlan
 from kvcalc.core.results.base import EngineInfo
@@ -29,7 +30,7 @@ class Textbook:
         """
         ranks = []
         for stage, model in enumerate(shard.stage_ranks(plan.model, plan.parallel)):
-            share = Fraction(len(model.layers), len(plan.model.layers) * plan.parallel.tp)
+            share = Fraction(len(model.layers), len(plan.model.layers)) * _split(plan)
             budget = self._budget(plan, share, model)
             last = budget[-1]
             weight = next((-line.bytes for line in budget if line.item == "weights"), 0)
@@ -127,6 +128,37 @@ def weight_lines(plan: Plan, share: Fraction) -> list[BudgetLine]:
     uneven = plan.parallel.pp > 1 and w.basis == "exact"
     basis = "estimated" if uneven else w.basis
     return [BudgetLine("weights", -best, basis, -most, -least, w.format or "")]
+
+
+def _split(plan: Plan) -> Fraction:
+    """One rank's share of a stage's weights: 1 / tp, but routed experts over the ep ranks.
+
+    Of a mixture's total P and active A parameters the routed experts are (P − A) / (1 − k / E):
+    all but k of E experts idle for a token.
+
+    Raises:
+        KvcalcError: "usage" for a dense model or where A, k or E is not known; "not_divisible".
+    """
+    p, model = plan.parallel, plan.model
+    if p.ep == 1:
+        return Fraction(1, p.tp)
+    total, active = model.parameters, model.active_parameters
+    count, used = model.experts, model.experts_per_token
+    if not count:
+        raise KvcalcError("usage", f"--ep {p.ep}: {model.id} has no experts", "leave it out")
+    if (p.tp * p.dp) % p.ep or count % p.ep:
+        raise KvcalcError(
+            "not_divisible",
+            f"--ep {p.ep} divides --tp × --dp = {p.tp * p.dp} or the {count} experts unevenly",
+            "use --ep equal to tp × dp, or a divisor of both",
+        )
+    if not total or not active or not used or used >= count:
+        raise KvcalcError(
+            "usage", f"--ep {p.ep}: the experts' share of {model.id} is not known",
+            "leave it out, or give the pool itself as --kv-pool",
+        )  # fmt: skip
+    routed = Fraction(total - active) / (1 - Fraction(used, count)) / total
+    return (1 - routed) / p.tp + routed / p.ep
 
 
 def with_pool(lines: Sequence[BudgetLine]) -> tuple[BudgetLine, ...]:

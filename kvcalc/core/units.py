@@ -155,6 +155,14 @@ def shown(text: object, limit: int = 60) -> str:
     return safe or '""'
 
 
+def printable(text: str) -> str:
+    """Text from outside without what a terminal would obey: escapes, bells, direction marks."""
+    if text.isprintable():
+        return text
+    keep = "\n\u00a0"
+    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
+
+
 def fixed(value: float | Fraction, unit: int = 1, decimals: int = 2) -> str:
     """value / unit with exactly `decimals` digits, halves rounded up, thousands separated."""
     top, bottom = value.as_integer_ratio()

@@ -6,13 +6,17 @@ One function an engine behind one call; the budget of a GPU is not asked here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from kvcalc.core.dtypes import Storage
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
+from kvcalc.core.plan import Plan
+from kvcalc.core.results.base import WeightInfo
 from kvcalc.core.results.size import EngineItem, Stored
 from kvcalc.core.shard import Parallel
+from kvcalc.core.units import cdiv
 from kvcalc.engines.registry import Value
 
 #: More than any pool: the planner is asked for its cap, not for what fits.
@@ -76,6 +80,7 @@ def _llamacpp(ask: Ask, tokens: int, requests: int) -> Stored:
         flash_attn=None if flash is None else bool(flash),
         type_k=str(s.get("type_k", ask.k_dtype or "f16")),
         type_v=str(s.get("type_v", ask.v_dtype or "f16")),
+        n_rs_seq=int(s.get("spec_draft_n_max", 0)),
     )
     return Stored(found.total_bytes, None, found.items)
 
@@ -118,8 +123,49 @@ def _vllm(ask: Ask, tokens: int, requests: int) -> Stored:
     return Stored(total, blocks, tuple(items))
 
 
+def _kin(engine: str, ask: Ask, tokens: int, requests: int) -> Stored:
+    """ik_llama.cpp and Ollama: the caches of the context that serves so many requests."""
+    from kvcalc.engines.llamacpp_setup import setup_of  # noqa: PLC0415 - one engine, one import
+    from kvcalc.engines.rules import rules_for  # noqa: PLC0415
+
+    rules: Any = rules_for(engine)
+    plan = _plan(ask, tokens, requests)
+    setup = setup_of(engine, plan)
+    slots = setup.n_seq_max or requests
+    made = rules.held(setup, ask.model, setup.n_ctx or slots * tokens, slots)
+    return Stored(made.total_bytes, None, made.items)
+
+
+def _paged(engine: str, ask: Ask, tokens: int, requests: int) -> Stored:
+    """SGLang, TensorRT-LLM, LMDeploy: whole pages of every request, on all GPUs of a replica."""
+    from kvcalc.engines.rules import rules_for  # noqa: PLC0415 - one engine, one import
+
+    rules: Any = rules_for(engine)
+    plan = _plan(ask, tokens, requests)._replace(kv_pool=1)
+    total, items = 0, []
+    for rank in rules.ranks(plan):
+        size = requests * rules.request_bytes(plan, rank, tokens) * ask.parallel.tp
+        page = rules.block_tokens(plan) or 1
+        pages = requests * cdiv(tokens, page * ask.parallel.dcp)
+        total += size
+        items.append(EngineItem(
+            "kv", len(rank.model.layers), pages * page, ask.parallel.tp, 0, 0, size
+        ))  # fmt: skip
+    return Stored(total, pages, tuple(items))
+
+
+def _plan(ask: Ask, tokens: int, requests: int) -> Plan:
+    """The ask as a plan without a machine."""
+    return Plan(
+        ask.model, ask.storage, ask.parallel, WeightInfo(None, None, (), "exact"), None, tokens,
+        requests, block_size=ask.block_size, version=ask.version, settings=ask.settings,
+    )  # fmt: skip
+
+
 _ENGINES: dict[str, Callable[[Ask, int, int], Stored]] = {
     "transformers": _transformers,
     "llama.cpp": _llamacpp,
     "vllm": _vllm,
+    **{name: partial(_kin, name) for name in ("ik_llama.cpp", "ollama")},
+    **{name: partial(_paged, name) for name in ("sglang", "tensorrt-llm", "lmdeploy")},
 }

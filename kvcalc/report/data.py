@@ -7,6 +7,7 @@ from typing import Any
 
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.results.base import Result
+from kvcalc.core.units import printable
 
 
 def envelope(
@@ -60,6 +61,8 @@ def csv(result: Result) -> str:
 def _cell(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, str):
+        return printable(value)
     return dumps(value) if isinstance(value, list) else value
 
 

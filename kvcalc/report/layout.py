@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 
+from kvcalc.core.units import printable
 from kvcalc.report.document import (
     Bar,
     Block,
@@ -42,7 +43,7 @@ def lay_out(document: Document, width: int | None, height: int | None = None) ->
         if lines and not (isinstance(block, Paragraph) and block.indent < 0):
             lines.append(())
         lines.extend(body)
-    return lines
+    return [tuple(Span(printable(s.text), s.style) for s in line) for line in lines]
 
 
 def _block(block: Block, width: int | None, height: int | None) -> Iterator[Spans]:

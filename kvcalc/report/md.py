@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from kvcalc.core.results.base import Result
+from kvcalc.core.units import printable
 from kvcalc.report.document import (
     Bar,
     Block,
@@ -80,4 +81,5 @@ def _cell(line: Cell) -> str:
 
 def _escape(text: str) -> str:
     """Characters that Markdown or HTML would read as markup, made plain."""
+    text = printable(text)
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text).replace("\n", " ")

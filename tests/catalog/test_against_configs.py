@@ -17,7 +17,7 @@ from kvcalc.core.model import Layer, Model
 LINES = (Path(__file__).parent.parent / "data" / "model_configs.jsonl").read_text().splitlines()
 CONFIGS = [json.loads(line) for line in LINES[1:]]
 #: The facts name a state's dtype that the config does not.
-STATED_ELSEWHERE = {"mamba-2.8b"}
+STATED_ELSEWHERE = {"mamba-2.8b", "qwen3.5-4b", "qwen3.5-9b"}
 
 
 def comparable(model: Model) -> list[Layer]:

@@ -130,8 +130,10 @@ class FitResult(Result):
     startup_lines: tuple[str, ...]
     limits: tuple[Limit, ...]
     suggestions: tuple[Suggestion, ...]
-    #: The command that asks this again, or starts the engine so.
+    #: The command that starts the engine so; of the textbook, the one that asks this again.
     line: str
+    #: The kvcalc command that asks this again.
+    ask_again: str
     warnings: tuple[Warn, ...] = ()
 
     @property

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from kvcalc.core.results.base import EngineInfo, KvDtype, ModelInfo, Result, Warn, WeightInfo
+from kvcalc.core.results.base import (
+    EngineInfo,
+    KvDtype,
+    ModelInfo,
+    Result,
+    Warn,
+    WeightInfo,
+    plain,
+)
 
 
 class Formula(NamedTuple):
@@ -151,3 +159,8 @@ class SizeResult(Result):
     curve: tuple[CurvePoint, ...]
     pattern: str
     warnings: tuple[Warn, ...] = ()
+
+    def main_rows(self) -> list[dict[str, Any]]:
+        """The contexts, or the requests of a batch where one was asked for."""
+        rows: list[dict[str, Any]] = plain(self.batch.requests if self.batch else self.contexts)
+        return rows

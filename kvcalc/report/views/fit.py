@@ -26,7 +26,12 @@ _ITEMS = {
     "reserve": "reserved",
     "weights": "weights",
     "kv_pool": "KV pool",
+    "graphs": "CUDA graphs",
 }
+
+
+_UNUSED = frozenset({"unused", "reserve", "margin"})
+_NAMED = frozenset({"memory", "weights", "kv_pool"})
 
 
 def view(r: FitResult | FitList) -> Document:
@@ -48,9 +53,17 @@ def view(r: FitResult | FitList) -> Document:
     blocks.append(_ladder(r))
     if r.suggestions:
         blocks.append(_changes(r))
+    if r.model.source == "user preset":
+        blocks.append(Paragraph(f"from your own preset {r.model.file}"))
     blocks += [Paragraph(w.message) for w in r.warnings]
-    if r.line:
-        blocks.append(Code((r.line,), "ask this again"))
+    blocks += [Paragraph(limit.message) for limit in r.limits if limit.code != "model_maximum"]
+    if r.startup_lines or r.line != r.ask_again:
+        title = f"start it so, and {r.engine.id} should log about this" if r.startup_lines else (
+            f"start {r.engine.id} so"
+        )  # fmt: skip
+        blocks.append(Code((r.line, *r.startup_lines), title))
+    if r.ask_again:
+        blocks.append(Code((r.ask_again,), "ask this again"))
     return Document(f"{r.model.name}: what fits", tuple(blocks))
 
 
@@ -132,7 +145,7 @@ def _answer(r: FitResult) -> str:
         where = " per GPU" if r.gpu.count > 1 else ""
         load = "at" if r.requests == 1 else f"for {counted(r.requests)} of"
         return f"{word}{up(r.shortfall_bytes)} short{where} {load} {r.context_tokens:,} tokens"
-    if r.solved is not None and r.solved.value is not None:
+    if r.solved is not None and r.solved.value is not None and r.solved.option != "requests":
         return f"--{r.solved.option} {r.solved.value} is enough for {counted(r.requests)} {at}"
     sure = "" if r.max_requests_low >= r.requests else ", but not surely"
     if r.requests > 1:
@@ -171,13 +184,15 @@ def _second(r: FitResult) -> str:
 
 def _bar(r: FitResult) -> list[Block]:
     lines = {line.item: line for line in r.budget}
-    if "memory" not in lines or r.kv_pool_bytes < 0:
+    if "memory" not in lines or not r.fits or r.kv_pool_bytes < 0:
         return []
     need = min(r.bytes_per_request * cdiv(r.requests, r.replicas), r.kv_pool_bytes)
-    unused = -sum(line.bytes for line in r.budget if line.item in {"unused", "reserve"})
+    unused = -sum(line.bytes for line in r.budget if line.item in _UNUSED)
     weights = -lines["weights"].bytes if "weights" in lines else 0
+    engine = -sum(line.bytes for line in r.budget if line.item not in {*_UNUSED, *_NAMED})
     parts = (
         BarPart("weights", weights, "▒", "weights"),
+        BarPart("engine", engine, "▓", "engine"),
         BarPart("needed", need, "█", "kv"),
         BarPart("room", r.kv_pool_bytes - need, "░", "kv_room"),
         BarPart("rest", unused, "·", "dim"),

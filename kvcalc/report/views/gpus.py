@@ -15,7 +15,7 @@ def view(r: Listing | EntryResult) -> Document:
         return _entry(r.entry)
     rows = tuple(_row(item) for item in r.items if isinstance(item, GpuItem))
     if not rows:
-        return Document("gpus", (Verdict("No GPU of the catalog is so."),))
+        return Document("gpus", (Verdict("No GPU of the catalog matches."),))
     columns = (
         Column("gpu", "<"), Column("GiB"), Column("basis", "<", drop=3), Column("GB/s", drop=1),
         Column("bf16 TFLOP/s", drop=2), Column("fp8 TFLOP/s", drop=4), Column("name", "<", drop=5),

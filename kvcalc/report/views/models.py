@@ -21,7 +21,7 @@ def view(r: Listing | EntryResult) -> Document:
     notes = ("GiB: one request at the longest context, bf16; + and a state per request",)
     count = Paragraph(f"{len(rows)} models; one in full: kvcalc models show NAME")
     if not rows:
-        return Document("models", (Verdict("No model of the catalog is so."),))
+        return Document("models", (Verdict("No model of the catalog matches."),))
     return Document("models", (Table(columns, rows, notes=notes), count))
 
 

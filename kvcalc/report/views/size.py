@@ -47,16 +47,19 @@ def rows_view(rows: Rows) -> Document:
         for c in results[0].contexts
         if all(c.tokens in {x.tokens for x in r.contexts} for r in results)
     ]
+    split = any(r.parallel.count > 1 for r in results)
     maxima = any(r.contexts[-1].tokens not in common for r in results)
     names = list(rows.rows[0].combination)
     columns = [Column(name.replace("_", " "), "<") for name in names]
     columns += [Column("layers", drop=3), Column("KV heads", drop=4), Column("head dim", drop=5)]
     columns += [Column("KiB/token"), Column("bytes/token", drop=6)]
     columns += [Column(f"GiB at {tokens:,}") for tokens in common]
+    if split:
+        columns.append(Column(f"per GPU at {common[0]:,}" if common else "per GPU"))
     if maxima:
         columns += [Column("longest", drop=1), Column("GiB there", drop=1)]
     body = [
-        Row((*map(str, row.combination.values()), *_numbers(r, common, maxima=maxima)))
+        Row((*map(str, row.combination.values()), *_numbers(r, common, split=split, maxima=maxima)))
         for row, r in zip(rows.rows, results, strict=True)
     ]
     first, last = _least(results), _most(results)
@@ -73,7 +76,7 @@ def _most(results: list[SizeResult]) -> SizeResult:
     return max(results, key=lambda r: r.bytes_per_token)
 
 
-def _numbers(r: SizeResult, common: list[int], *, maxima: bool) -> list[str]:
+def _numbers(r: SizeResult, common: list[int], *, split: bool, maxima: bool) -> list[str]:
     at = {c.tokens: c.total_bytes for c in r.contexts}
     heads, dim = r.model.kv_heads, r.model.head_dim
     cells = [
@@ -83,6 +86,9 @@ def _numbers(r: SizeResult, common: list[int], *, maxima: bool) -> list[str]:
     ]
     cells += [fixed(r.bytes_per_token, KIB), f"{r.bytes_per_token:,}"]
     cells += [fixed(at[tokens], GIB) for tokens in common]
+    if split:
+        each = {c.tokens: c.bytes_per_gpu for c in r.contexts}
+        cells.append(fixed(each[common[0]] if common else r.contexts[0].bytes_per_gpu, GIB))
     if maxima:
         last = r.contexts[-1]
         cells += [f"{last.tokens:,}", fixed(last.total_bytes, GIB)]
@@ -96,6 +102,11 @@ def label(r: SizeResult) -> str:
 
 
 def _verdict(r: SizeResult) -> Verdict:
+    if r.batch is not None:
+        count, total = len(r.batch.requests), format_bytes(r.batch.total_bytes)
+        lengths = ", ".join(f"{b.tokens:,}" for b in r.batch.requests[:8])
+        text = f"{r.model.name} keeps {total} for {count} requests of {lengths}"
+        return Verdict(f"{text}{' …' if count > 8 else ''} tokens.", strong=text)
     name, first = r.model.name, r.contexts[0]
     growing = [g for g in r.layers if g.bytes_per_token]
     if not growing:
@@ -229,6 +240,8 @@ def _per_element(token_bytes: int, elements: int | None) -> str:
 
 def _closing(r: SizeResult) -> list[Block]:
     blocks: list[Block] = []
+    if r.model.source == "user preset":
+        blocks.append(Paragraph(f"from your own preset {r.model.file}"))
     if r.weights.bytes is not None:
         blocks.append(Paragraph(weights_line(r.weights, r.model.parameters)))
     blocks += [

@@ -134,7 +134,13 @@ def _sized(value: int) -> str:
 
 def _one_token(r: SizeResult) -> bool:
     """Whether a first row for one token says something: no fixed part, whole bytes."""
-    return r.bytes_per_token > 0 and not r.state_bytes_per_request and r.contexts[0].tokens > 1
+    whole = all(g.entries_per_token is None for g in r.layers)
+    return (
+        whole
+        and r.bytes_per_token > 0
+        and not r.state_bytes_per_request
+        and r.contexts[0].tokens > 1
+    )
 
 
 def _one(r: SizeResult) -> ContextSize:

@@ -1,0 +1,113 @@
+"""The peak of vLLM's profiling run: a forward pass over T tokens, then a sampler over R rows.
+
+The larger of the two is charged; the sampler leads at the defaults of an 80 GB card. Counts of
+live buffers, read in vLLM's model code and samplers and in PyTorch's sort; the printed peaks of
+public logs (0.6.4: 2.07 GiB, 0.6.5: 0.94, 1.26) agree within 3 %.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kvcalc.core.plan import Plan
+from kvcalc.engines.coefficients import Coefficients
+from kvcalc.engines.vllm.defaults import Run
+from kvcalc.engines.vllm.widths import Widths
+
+#: Bytes of an activation; vLLM runs no model in 4 bytes by default.
+ELEMENT = 2
+#: PyTorch's sort changes its algorithm at so many rows.
+SORT_ROWS = 128
+#: Programs of the Triton top-k kernel: one a multiprocessor, each with a row of fp32 logits.
+_MULTIPROCESSORS = {
+    "t4": 40, "rtx3060": 28, "rtx3090": 82, "rtx-a5000": 64, "rtx-a6000": 84, "a40": 84,
+    "a10": 72, "a30": 56, "a100": 108, "l4": 58, "l40": 142, "rtx4060": 34, "rtx4070": 46,
+    "rtx4080": 76, "rtx4090": 128, "rtx5000-ada": 100, "rtx6000-ada": 142, "h20": 78,
+    "h100-pcie": 114, "h100": 132, "h200": 132, "gh200": 132, "rtx5060": 36, "rtx5070": 70,
+    "rtx5080": 84, "rtx5090": 170, "rtx-pro-6000": 188, "dgx-spark": 48, "b200": 148, "gb200": 148,
+    "b300": 148, "gb300": 148, "mi210": 104, "mi250": 104, "mi300": 304, "mi325": 304,
+    "mi350": 256, "mi355": 256, "radeon": 64,
+}  # fmt: skip
+_SOME_MULTIPROCESSORS = 132
+
+
+class Peak(NamedTuple):
+    """The charged peak, and what leads it."""
+
+    bytes: int
+    note: str
+
+
+def peak(plan: Plan, run: Run, w: Widths, coefficients: Coefficients, *, last: bool) -> Peak:
+    """Bytes alive at the most; the sampler runs on the last pipeline stage only."""
+    forward = forward_bytes(plan, run, w)
+    sampler = sampler_bytes(plan, run, w, coefficients) if last else 0
+    if sampler > forward:
+        return Peak(sampler, f"{run.max_seqs:,} rows of {w.vocabulary:,} logits")
+    return Peak(forward, f"{run.batched_tokens:,} tokens at once")
+
+
+def forward_bytes(plan: Plan, run: Run, w: Widths) -> int:
+    """T · (k · d + max(MLP, attention)) elements: the widest layer beside the residual stream.
+
+    k: residual and hidden state, in V0 also the state before its norm. MLP: gate, up and their
+    product, 3 f / tp. Experts: every token `topk` times. Llama-3.1-8B, T 20,000, V0:
+    20,000 · (3 · 4,096 + 3 · 14,336) · 2 = 2.06 GiB.
+    """
+    tp = plan.parallel.tp
+    inner = w.mlp_width // tp
+    if w.experts:
+        wide = w.expert_width // (1 if plan.parallel.ep > 1 else tp)
+        inner += w.experts_per_token * (max(2 * wide, w.hidden) + wide) + w.hidden
+    inner = max(inner, w.attention_width // tp)
+    streams = 3 if run.v0 else 2
+    return run.batched_tokens * ELEMENT * (streams * w.hidden + inner)
+
+
+def sampler_bytes(plan: Plan, run: Run, w: Widths, coefficients: Coefficients) -> int:
+    """c · R · V, the hidden state, and where Triton masks logits a row a multiprocessor.
+
+    Logits are gathered: tensor parallelism does not divide them.
+    """
+    each, buffer = logit_bytes(run, coefficients)
+    size = each * run.max_seqs * w.vocabulary + run.batched_tokens * w.hidden * ELEMENT
+    if buffer:
+        size += min(multiprocessors(plan), run.max_seqs) * w.vocabulary * 4
+    return size
+
+
+def logit_bytes(run: Run, coefficients: Coefficients) -> tuple[int, bool]:
+    """Bytes alive per logit while sampling, and whether Triton's buffer stands beside them.
+
+    To 0.16 top-k and top-p sort: bf16 2 + fp32 4 + sorted values 4 + indices 8 + the segmented
+    sort's 20 (38), below 128 rows one flat sort's 32 (50). From 0.17 Triton masks in place: 2 + 4
+    + probabilities 4 + noise 4. From 0.21 FlashInfer: masked copy 4 + probabilities 4. The V2
+    runner's first releases sample bf16 logits; 0.33 also runs the fp32 pipeline.
+    """
+    cuda = run.platform == "cuda"
+    if run.v2_runner:
+        if run.release < (0, 33):
+            return 2, False
+        return (14, False) if cuda else (6, True)
+    if run.release < (0, 17):
+        if run.max_seqs >= SORT_ROWS:
+            return 38, False
+        return (50 if cuda else round(coefficients["rocm_logit"].value)), False
+    return 14, run.release < (0, 21) or not cuda
+
+
+def penalty_bytes(run: Run, w: Widths) -> int:
+    """The V2 runner's counts of every output token of every slot, and a bit for prompts.
+
+    R · (4 V + 4 ceil(V / 32)), resident; `v1/worker/gpu/sample/penalties.py`.
+    """
+    if not run.v2_runner:
+        return 0
+    return run.max_seqs * 4 * (w.vocabulary + -(-w.vocabulary // 32))
+
+
+def multiprocessors(plan: Plan) -> int:
+    """Multiprocessors of the GPU, by the longest name that begins its id."""
+    name = plan.device.id or ""
+    known = [key for key in _MULTIPROCESSORS if name.startswith(key)]
+    return _MULTIPROCESSORS[max(known, key=len)] if known else _SOME_MULTIPROCESSORS

@@ -1,0 +1,170 @@
+"""vLLM's budget of one GPU: total · utilization − weights − what its profiling run leaves.
+
+    pool = ceil(total · utilization) − weights − activations − non-torch − CUDA graphs
+
+each line by the rules of the release. Sources: vLLM `v1/worker/gpu_worker.py` and
+`utils/mem_utils.py` of 0.8 to 0.33, the V0 engine's `worker.py` before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kvcalc.core.cache import State
+from kvcalc.core.plan import BASIS, Interval, Plan
+from kvcalc.core.results.fit import BudgetLine
+from kvcalc.core.units import cdiv
+from kvcalc.engines.coefficients import Coefficients
+from kvcalc.engines.vllm.activation import peak, penalty_bytes
+from kvcalc.engines.vllm.defaults import Run
+from kvcalc.engines.vllm.weights import resident
+from kvcalc.engines.vllm.widths import Widths, stored_beside
+
+#: Totals of equal cards differ by this much between drivers, in 1/1000; readings that differ by
+#: more than the second figure are of another setting (ECC, Windows), not of another driver.
+_DRIVER, _SETTING = 3, 10
+#: GPUs whose ranks talk over their own links, for which NCCL keeps most.
+_LINKED = ("h100", "h200", "h20", "h800", "gh200", "a100", "v100-sxm", "b100", "b200", "b300",
+           "gb200", "gb300", "mi210", "mi250", "mi3")  # fmt: skip
+
+
+def budget(
+    plan: Plan, run: Run, w: Widths, coefficients: Coefficients, stage: int, layers: int
+) -> tuple[BudgetLine, ...]:
+    """The lines of one GPU of a pipeline stage of so many layers; the last is the KV pool."""
+    lines = _memory(plan, run)
+    weights = resident(plan, run, w, coefficients, stage)
+    if weights is not None:
+        lines.append(_line("weights", weights.bytes, weights.basis, weights.note))
+        if run.draft_layers and stage == plan.parallel.pp - 1:
+            lines.append(_draft(run, w, weights.bytes.best, layers))
+    lines += _lora(plan, w, layers)
+    lines += _activations(plan, run, w, coefficients, last=stage == plan.parallel.pp - 1)
+    if run.charges_graphs and run.piecewise_graphs:
+        count = run.piecewise_graphs + run.full_graphs
+        low_best_high = coefficients["graph"].bytes(layers * count)
+        lines.append(_measured("graphs", low_best_high, f"{count} × {layers} layers"))
+    lines.append(_other(plan, run, coefficients))
+    return _with_pool(lines)
+
+
+def _memory(plan: Plan, run: Run) -> list[BudgetLine]:
+    """The total that a program sees, what utilization leaves unused, and --reserve."""
+    memory = plan.memory
+    assert memory is not None  # noqa: S101 - the API asked for it; for the type checker
+    total = memory.bytes
+    low, high, note = memory.low or total, memory.high or total, ""
+    if memory.basis != "exact":
+        least, most = total * _DRIVER // 1000, total * _SETTING // 1000
+        low = total - min(max(total - low, least), most)
+        high = total + min(max(high - total, least), most)
+        note = "by driver"
+    lines = [BudgetLine("memory", total, memory.basis, low, high, note)]
+    share = run.utilization
+    if share != 1:
+        rest = total - cdiv(total * share.numerator, share.denominator)
+        lines.append(BudgetLine("unused", *_exact(-rest), f"utilization {float(share):g}"))
+    if plan.reserve:
+        lines.append(BudgetLine("reserve", *_exact(-plan.reserve), "--reserve"))
+    return lines
+
+
+def _exact(value: int) -> tuple[int, str, int, int]:
+    return value, "exact", value, value
+
+
+def _draft(run: Run, w: Widths, weights: int, layers: int) -> BudgetLine:
+    """Draft or prediction layers: at most like the model's own, an EAGLE head much smaller."""
+    body = weights * w.body // max(w.body + w.embedding, 1)
+    best = body * run.draft_layers // layers
+    ends = Interval(best, best // 4, best * 5 // 4)
+    word = "layer" if run.draft_layers == 1 else "layers"
+    return _line("draft", ends, "estimated", f"{run.draft_layers} draft {word}")
+
+
+def _lora(plan: Plan, w: Widths, layers: int) -> list[BudgetLine]:
+    """Slots of adapters: max_loras · rank · (in + out) of every projection, 2 bytes each.
+
+    One half of an adapter is split over tensor-parallel ranks.
+    """
+    loras = int(plan.settings.get("max_loras", 0))
+    if not loras:
+        return []
+    rank = int(plan.settings.get("max_lora_rank", 16))
+    inner = w.dense // (3 * w.layers * w.hidden) or w.expert_width
+    mixer = w.attention // (w.layers * w.hidden)
+    widths = 4 * w.hidden + 2 * (w.hidden + inner) + (inner + w.hidden) + mixer
+    size = loras * rank * widths * layers * 2
+    best = (size + cdiv(size, plan.parallel.tp)) // 2
+    ends = Interval(best, best * 8 // 10, best * 13 // 10)
+    return [_line("lora", ends, "estimated", f"{loras} slots of rank {rank}")]
+
+
+def _activations(
+    plan: Plan, run: Run, w: Widths, coefficients: Coefficients, *, last: bool
+) -> list[BudgetLine]:
+    found = peak(plan, run, w, coefficients, last=last)
+    span = coefficients["activation"]
+    low, high = (int(found.bytes * (100 + end) / 100) for end in (span.low, span.high))
+    if not w.exact:
+        low, high = low // 2, high * 2
+    for name, applies in (("encoder", _sees(plan, run, w)), ("recurrent", _recurs(plan))):
+        if applies:
+            high += coefficients[name].bytes()[2]
+    lines = [_line("activations", Interval(found.bytes, low, high), "estimated", found.note)]
+    counts = penalty_bytes(run, w) if last else 0
+    if counts:
+        note = f"penalties of {run.max_seqs:,} slots"
+        lines.append(_line("sampler", Interval(counts, counts, counts), "estimated", note))
+    return lines
+
+
+def _sees(plan: Plan, run: Run, w: Widths) -> bool:
+    """Whether an image or audio encoder is profiled too."""
+    tower, _ = stored_beside(plan.model, w)
+    return bool(tower) and run.release >= (0, 17) and not run.text_only
+
+
+def _recurs(plan: Plan) -> bool:
+    return any(isinstance(group.cache, State) for group in plan.model.groups)
+
+
+def _other(plan: Plan, run: Run, coefficients: Coefficients) -> BudgetLine:
+    """Memory outside PyTorch: cuBLAS, runtime, communication as far as the baseline lacks it."""
+    peers = plan.parallel.tp - 1 + (plan.parallel.pp > 1)
+    rocm = run.platform == "rocm" and not run.v0
+    name = "non_torch_v0" if run.v0 else "non_torch"
+    if rocm:
+        name = "non_torch_rocm_ranks" if peers else "non_torch_rocm"
+    own = coefficients["non_torch_v0" if run.v0 else "non_torch"]
+    if own.basis == "measured":  # the user's own log counts all of it
+        return _line("other", Interval(*own.bytes()), own.basis, own.evidence)
+    parts = [coefficients[name].bytes()]
+    if peers and (run.v0 or run.release < (0, 11)):
+        linked = (plan.device.id or _LINKED[0]).startswith(_LINKED)
+        parts.append(coefficients["nccl" if linked else "nccl_pcie"].bytes())
+    elif peers and not rocm:
+        parts.append(coefficients["communication"].bytes(peers))
+    if not run.v0 and run.release < (0, 9):
+        parts.append(coefficients["cuda_context"].bytes())
+    best, low, high = (sum(part[i] for part in parts) for i in range(3))
+    note = "cuBLAS, runtime, communication" if peers else "cuBLAS, runtime"
+    return _measured("other", (best, low, high), note)
+
+
+def _measured(item: str, ends: tuple[int, int, int], note: str) -> BudgetLine:
+    return _line(item, Interval(*ends), "estimated", note)
+
+
+def _line(item: str, size: Interval, basis: str, note: str) -> BudgetLine:
+    """A deduction: its high end makes the pool low."""
+    return BudgetLine(item, -size.best, basis, -size.high, -size.low, note)
+
+
+def _with_pool(lines: Sequence[BudgetLine]) -> tuple[BudgetLine, ...]:
+    """The lines and what they leave: they add up, ends too."""
+    basis = max((line.basis for line in lines), key=BASIS.index)
+    best, low, high = (
+        sum(getattr(line, end) for line in lines) for end in ("bytes", "low_bytes", "high_bytes")
+    )
+    return (*lines, BudgetLine("kv_pool", best, basis, low, high))

@@ -1,0 +1,300 @@
+"""How near kvcalc comes to what vLLM logged: `python tests/benchmarks/accuracy_vllm.py`.
+
+Prints the accuracy of the whole chain (GPU and settings to the pool) by release and GPU class,
+each case left out of every coefficient that would judge it; then the figures given the logged
+pool, and what other projects measured. Records: tests/data/vllm_logs.jsonl.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+
+from kvcalc import resolve  # noqa: E402 - the script finds kvcalc beside itself
+from kvcalc.catalog.gpus import load_gpu  # noqa: E402
+from kvcalc.core import fit as core  # noqa: E402
+from kvcalc.core.errors import KvcalcError  # noqa: E402
+from kvcalc.core.plan import Device, Memory, Plan  # noqa: E402
+from kvcalc.core.shard import Parallel  # noqa: E402
+from kvcalc.engines.coefficients import Coefficients, coefficients  # noqa: E402
+from kvcalc.engines.vllm.budget import budget  # noqa: E402
+from kvcalc.engines.vllm.defaults import run_of  # noqa: E402
+from kvcalc.engines.vllm.rules import VLLM  # noqa: E402
+from kvcalc.engines.vllm.versions import TABLE  # noqa: E402
+from kvcalc.engines.vllm.widths import widths_of  # noqa: E402
+
+DATA = ROOT / "tests" / "data" / "vllm_logs.jsonl"
+GIB = 2**30
+Record = dict[str, Any]
+
+
+def records(kind: str) -> list[Record]:
+    """The records of a kind: "log" or "measured"."""
+    lines = DATA.read_text(encoding="utf-8").splitlines()
+    return [r for line in lines if (r := json.loads(line)).get("kind") == kind]
+
+
+def plan_of(record: Record, *, version: str | None = None, pool: int | None = None) -> Plan:
+    """The plan that a record describes; with `pool` bytes the budget is skipped."""
+    model = resolve.model_of(record["model"])
+    memory, device = None, Device()
+    if record.get("gpu"):
+        gpu = load_gpu(record["gpu"])
+        memory = Memory(gpu.memory_bytes, gpu.basis, gpu.low_bytes, gpu.high_bytes)
+        kind = gpu.entry.get("architecture", "")
+        device = Device(gpu.id, gpu.name, gpu.vendor, kind, frozenset(gpu.dense_flops))
+    if record.get("total_gib"):
+        memory = Memory(int(record["total_gib"] * GIB))
+    share = record.get("utilization")
+    return Plan(
+        model=model,
+        storage=resolve.storage_of(model, record.get("kv", "auto"), None, None, None),
+        parallel=Parallel(tp=record["tp"], pp=record["pp"]),
+        weights=resolve.weights_of(model, record["weights"], None),
+        memory=memory,
+        context=record.get("length") or model.max_context_tokens or 4096,
+        utilization=None if share is None else Fraction(str(share)),
+        kv_pool=pool,
+        block_size=record.get("block_size"),
+        allow_long=True,
+        device=device,
+        version=version or record["version"],
+        settings=record["settings"],
+        rules=VLLM,
+    )
+
+
+class Error(NamedTuple):
+    """A predicted pool beside the logged one, bytes."""
+
+    record: Record
+    pool: int
+    low: int
+    high: int
+    weights: int
+
+    @property
+    def logged(self) -> float:
+        """The logged pool, bytes."""
+        return GIB * float(self.record["measured"]["available_kv_gib"])
+
+    @property
+    def fraction(self) -> float:
+        """(predicted − logged) / logged."""
+        return (self.pool - self.logged) / self.logged
+
+    @property
+    def covered(self) -> bool:
+        """Whether the interval holds the logged pool, its last digit aside."""
+        return self.low - GIB // 200 <= self.logged <= self.high + GIB // 200
+
+
+def predict(record: Record, known: Coefficients) -> Error:
+    """The pool of one GPU of the first stage from GPU and settings alone."""
+    plan = plan_of(record)
+    run, w = run_of(plan), widths_of(plan.model, plan.weights.bytes)
+    lines = budget(plan, run, w, known, 0, len(plan.model.layers) // plan.parallel.pp)
+    weights, last = next(-line.bytes for line in lines if line.item == "weights"), lines[-1]
+    return Error(record, last.bytes, last.low_bytes, last.high_bytes, weights)
+
+
+#: Which coefficients a case judges: those that cases of its class were fitted on.
+FITTED: tuple[tuple[str, Callable[[Record], bool]], ...] = (
+    ("non_torch", lambda r: not _amd(r) and _from(r, (0, 11)) and r["tp"] == 1),
+    ("non_torch_rocm", lambda r: _amd(r) and r["tp"] == 1),
+    ("non_torch_rocm_ranks", lambda r: _amd(r) and r["tp"] == 2),
+    ("non_torch_v0", lambda r: not _from(r, (0, 8))),
+    ("rocm_logit", lambda r: _amd(r) and r["settings"].get("max_num_seqs", 256) < 128),
+    ("rocm_int4_experts", lambda r: _amd(r) and r["weights"] == "gptq"),
+    ("communication", lambda r: not _amd(r) and _from(r, (0, 11)) and r["tp"] > 1),
+    ("graph", lambda r: _from(r, (0, 20))),
+)
+
+
+def _amd(record: Record) -> bool:
+    return str(record["gpu"]).startswith(("radeon", "mi"))
+
+
+def _from(record: Record, release: tuple[int, int]) -> bool:
+    numbers = str(record["version"]).split(".")
+    return (int(numbers[0]), int(numbers[1])) >= release
+
+
+def left_out(record: Record, cases: Sequence[Record]) -> Coefficients:
+    """The coefficients without this case: each it judges refitted on the others of its class.
+
+    A class without another case falls back to the coefficient's low end.
+    """
+    known = dict(coefficients("vllm"))
+    for name, judges in FITTED:
+        if not judges(record):
+            continue
+        # Two logs of one start state the same pool.
+        pool = record["measured"]["available_kv_gib"]
+        others = [c for c in cases if judges(c) and c["measured"]["available_kv_gib"] != pool]
+        known[name] = _refitted(known, name, others)
+    return known
+
+
+def _refitted(known: dict[str, Any], name: str, others: Iterable[Record]) -> Any:
+    """The value between the ends at which the others' median absolute error is least."""
+    base, chosen = known[name], list(others)
+    if not chosen:
+        return base._replace(value=base.low)
+    steps = [base.low + (base.high - base.low) * i / 40 for i in range(41)]
+
+    def loss(value: float) -> float:
+        trial = {**known, name: base._replace(value=value)}
+        return statistics.median(abs(predict(c, trial).fraction) for c in chosen)
+
+    return base._replace(value=min(steps, key=loss))
+
+
+def gpu_class(record: Record) -> str:
+    """CUDA or ROCm with the GPU's architecture."""
+    return f"{'ROCm' if _amd(record) else 'CUDA'} {plan_of(record).device.architecture}"
+
+
+def chain(*, blind: bool) -> list[Error]:
+    """Every case with complete settings; `blind` leaves it out of what judges it."""
+    cases = [r for r in records("log") if r["complete"]]
+    cases += [r for r in records("measured") if r["gpu"] and "available_kv_gib" in r["measured"]]
+    # Cases with a setting or a format deduced: good enough to fit on, too weak to be judged.
+    support = [r for r in records("log") if r.get("supports")]
+    every = [*cases, *support]
+    return [predict(r, left_out(r, every) if blind else coefficients("vllm")) for r in cases]
+
+
+def summary(errors: Sequence[Error]) -> tuple[int, float, float, float, float, float]:
+    """n, median, 90th percentile and worst absolute error, coverage, median width: fractions."""
+    sizes = sorted(abs(e.fraction) for e in errors)
+    rank = -(-9 * len(sizes) // 10) - 1
+    covered = sum(e.covered for e in errors) / len(errors)
+    width = statistics.median((e.high - e.low) / e.logged for e in errors)
+    return len(sizes), statistics.median(sizes), sizes[rank], sizes[-1], covered, width
+
+
+def assumed() -> list[Error]:
+    """Logs that leave a setting, the release or the weights' format open: defaults are assumed."""
+    open_ones = [r for r in records("log") if not r["complete"] and r["gpu"] and r["model"]]
+    found = [r for r in open_ones if "available_kv_gib" in r["measured"]]
+    return [
+        predict({**r, "version": r["version"] or "0.12.0"}, coefficients("vllm")) for r in found
+    ]
+
+
+class Given(NamedTuple):
+    """Whether a logged pool gives the logged figures, under which release, and ours."""
+
+    agrees: bool
+    version: str
+    figures: str
+
+
+def given(record: Record) -> Given | None:
+    """A logged pool ± half its last digit to tokens or refusal; None where the log states neither.
+
+    What it leaves open may be any that vLLM has: release, batch, prefix caching, scheduling.
+    """
+    logged = record["measured"]
+    pool = logged.get("available_kv_gib")
+    if pool is None or not logged.keys() & {"kv_tokens", "needed_kv_gib"}:
+        return None
+    digits = len(repr(float(pool)).split(".")[1])
+    ends = [int((pool + sign * 0.5 * 10**-digits) * GIB) for sign in (-1, 1)]
+    releases = [".".join(map(str, first)) for first, _ in TABLE][::-1]
+    seen = Given(False, "", "")
+    for version in [record["version"]] if record["version"] else releases:
+        for extra in _unstated(record):
+            asked = {**record, "settings": {**extra, **record["settings"]}}
+            try:
+                low, high = (_figures(plan_of(asked, version=version, pool=p)) for p in ends)
+            except KvcalcError:  # that release refuses the model
+                continue
+            text = f"{low} to {high}"
+            if _between(logged, low, high):
+                return Given(True, version, text)
+            seen = seen._replace(version=version, figures=text)
+    return seen
+
+
+def _unstated(record: Record) -> list[dict[str, Any]]:
+    choices: list[dict[str, Any]] = [{}]
+    if "max_num_batched_tokens" not in record["settings"]:
+        choices += [{"max_num_batched_tokens": n} for n in (2048, 8192, 16_384)]
+    cached = [{**c, "enable_prefix_caching": on} for c in choices for on in (True, False)]
+    return [*choices, *cached, *({**c, "async_scheduling": False} for c in [*choices, *cached])]
+
+
+def _figures(plan: Plan) -> tuple[int, float, int]:
+    """Tokens, GiB that one request needs, the longest length."""
+    ranks = VLLM.ranks(plan)
+    tokens = min(VLLM.rank_tokens(plan, r) or 0 for r in ranks)
+    needed = max(VLLM.needed(plan, r, plan.context, 1) for r in ranks) / GIB
+    return tokens, needed, core.longest_context(plan, ranks) or 0
+
+
+def _between(logged: Record, low: tuple[int, float, int], high: tuple[int, float, int]) -> bool:
+    if "kv_tokens" in logged:
+        return low[0] <= int(logged["kv_tokens"]) <= high[0]
+    needs = abs(low[1] - logged["needed_kv_gib"]) <= 0.0051
+    return needs and low[2] <= int(logged.get("estimated_max_model_len", low[2])) <= high[2]
+
+
+def main() -> None:
+    """Print the tables."""
+    errors, groups = chain(blind=True), dict[tuple[str, str], list[Error]]()
+    for error in errors:
+        release = ".".join(str(error.record["version"]).split(".")[:2])
+        groups.setdefault((release, gpu_class(error.record)), []).append(error)
+    rows = [(*key, group) for key, group in sorted(groups.items())]
+    rows += [
+        (word, "all", [e for e in errors if gpu_class(e.record).startswith(word)])
+        for word in ("CUDA", "ROCm")
+    ]
+    rows.append(("", "settings open", assumed()))
+    print("vLLM  GPU class                 n   median      p90    worst  covered   width")
+    for release, name, group in rows:
+        n, median, p90, worst, covered, width = summary(group)
+        print(
+            f"{release:6}{name:24}{n:3}{median:9.2%}{p90:9.2%}{worst:9.2%}{covered:9.0%}{width:8.1%}"
+        )
+    print("\ngiven the logged pool")
+    known = [r for r in (*records("log"), *records("measured")) if r["model"]]
+    asked = [(r, g) for r in known if (g := given(r)) is not None]
+    print(f"{sum(g.agrees for _, g in asked)} of {len(asked)} agree")
+    for record, found in asked:
+        if not found.agrees:
+            print(f"{record['id']}: {record['measured']}, {found.figures}: {record.get('differs')}")
+    print("\nmeasured by others")
+    for r in records("measured"):
+        print(f"{r['id']}: {r['measured']}, kvcalc {measured(r)}")
+
+
+def measured(record: Record) -> dict[str, float]:
+    """Our figures for a record of another project, under the record's names."""
+    plan = plan_of(record, pool=None if record["gpu"] else GIB)
+    out: dict[str, float] = {}
+    if record["gpu"]:
+        run, w = run_of(plan), widths_of(plan.model, plan.weights.bytes)
+        lines = budget(plan, run, w, coefficients("vllm"), 0, len(plan.model.layers))
+        parts = {line.item: line.bytes for line in lines}
+        out["available_kv_gib"] = round(parts["kv_pool"] / GIB, 2)
+        out["weights_gib"] = round(-parts["weights"] / GIB, 2)
+        over = ("activations", "graphs", "other", "sampler")
+        out["overhead_gib"] = round(-sum(parts.get(item, 0) for item in over) / GIB, 2)
+    out["bytes_per_token"] = plan.model.token_bytes(plan.storage)
+    return {name: value for name, value in out.items() if name in record["measured"]}
+
+
+if __name__ == "__main__":
+    main()
