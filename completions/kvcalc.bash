@@ -262,14 +262,14 @@ _kvcalc_names() {
             names='text plain json jsonl csv md svg html png'
             ;;
         commands)
-            names='size fit timeline speed waste compare tradeoff batch models gpus dtypes schema
-                completions'
+            names='size fit timeline speed waste compare tradeoff check batch models gpus dtypes
+                engines schema completions'
             ;;
         shells)
             names='bash zsh fish powershell'
             ;;
         solve)
-            names='gpus rate'
+            names='gpus utilization context requests kv-dtype'
             ;;
         policy)
             names='naive pow2 exact paged'
@@ -277,8 +277,14 @@ _kvcalc_names() {
         scheduler)
             names='vllm static'
             ;;
+        each_policy)
+            names='naive pow2 exact paged'
+            ;;
         clock)
             names='seconds steps'
+            ;;
+        solve_load)
+            names='gpus rate'
             ;;
         attention)
             names='mha gqa mqa mla mixed none'
@@ -344,6 +350,13 @@ _kvcalc_options() {
                 --max-context-length --group !-f,--format !--json !-o,--output !--color !-q,--quiet
                 !-v,--verbose !-h,--help'
             ;;
+        check)
+            options='!--measured --gpu --gpu-memory --utilization -c,--context --kv-dtype --dtype
+                --weights --weight-bytes --block-size --tp --pp --dp --dcp --engine-version --set
+                --layers --kv-heads --head-dim --query-heads --value-dim --parameters
+                --max-context-length --group !-f,--format !--json !-o,--output !--color !-q,--quiet
+                !-v,--verbose !-h,--help'
+            ;;
         batch)
             options='!-f,--format !--json !-o,--output !--color !-q,--quiet !-v,--verbose !-h,--help'
             ;;
@@ -356,6 +369,10 @@ _kvcalc_options() {
                 !-q,--quiet !-v,--verbose !-h,--help'
             ;;
         dtypes)
+            options='!--names !-f,--format !--json !-o,--output !--color !-q,--quiet !-v,--verbose
+                !-h,--help'
+            ;;
+        engines)
             options='!--names !-f,--format !--json !-o,--output !--color !-q,--quiet !-v,--verbose
                 !-h,--help'
             ;;
@@ -413,7 +430,7 @@ _kvcalc_value() {
             kind=dtypes comma=1 ;;
         *:--engine)
             kind=engines comma=1 ;;
-        *:--output | *:-o)
+        *:--measured | *:--output | *:-o)
             kind=files ;;
         *:--format | *:-f)
             kind=formats ;;
@@ -442,10 +459,12 @@ _kvcalc_argument() {
         waste) kind=models comma=1 ;;
         compare) kind=models comma=1 ;;
         tradeoff) kind=models comma=1 ;;
+        check) kind=files ;;
         batch) kind=files ;;
         models) kind=models verbs='show add' ;;
         gpus) kind=gpus verbs='show' ;;
         dtypes) kind=dtypes verbs='show' ;;
+        engines) kind=engines verbs='show' ;;
         schema) kind=commands ;;
         completions) kind=shells ;;
     esac

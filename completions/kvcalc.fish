@@ -10,7 +10,7 @@ set -g __kvcalc_valued --agents --at --attention --average-context --block-size 
     --kv-cache-free-gpu-memory-fraction --kv-cache-memory-bytes --kv-dtype --kv-heads \
     --kv-pool --kv-pool-tokens --layers --max-batch-size --max-context --max-context-length \
     --max-model-len --max-num-batched-tokens --max-num-seqs --max-position-embeddings \
-    --max-running-requests --max-seq-len --max-total-tokens --mem-fraction-static \
+    --max-running-requests --max-seq-len --max-total-tokens --measured --mem-fraction-static \
     --min-memory --model --model-id --model-path --n-gpu-layers --num-attention-heads \
     --num-ctx --num-hidden-layers --num-key-value-heads --num-kv-heads --num-layers --osl \
     --output --output-len --page-size --parallel --parameters --pipeline-parallel-size \
@@ -112,18 +112,22 @@ function __kvcalc_names
         case formats
             string join \n -- text plain json jsonl csv md svg html png
         case commands
-            string join \n -- size fit timeline speed waste compare tradeoff batch models \
-                gpus dtypes schema completions
+            string join \n -- size fit timeline speed waste compare tradeoff check batch \
+                models gpus dtypes engines schema completions
         case shells
             string join \n -- bash zsh fish powershell
         case solve
-            string join \n -- gpus rate
+            string join \n -- gpus utilization context requests kv-dtype
         case policy
             string join \n -- naive pow2 exact paged
         case scheduler
             string join \n -- vllm static
+        case each_policy
+            string join \n -- naive pow2 exact paged
         case clock
             string join \n -- seconds steps
+        case solve_load
+            string join \n -- gpus rate
         case attention
             string join \n -- mha gqa mqa mla mixed none
         case color
@@ -443,56 +447,58 @@ complete -c kvcalc -n __kvcalc_is -a speed -d 'how fast at most: bandwidth and F
 complete -c kvcalc -n __kvcalc_is -a waste -d 'what allocation wastes'
 complete -c kvcalc -n __kvcalc_is -a compare -d 'what each technique saves'
 complete -c kvcalc -n __kvcalc_is -a tradeoff -d 'work saved for memory spent'
+complete -c kvcalc -n __kvcalc_is -a check -d 'an engine\'s start-up log beside kvcalc\'s figures'
 complete -c kvcalc -n __kvcalc_is -a batch -d 'JSON Lines in, JSON Lines out'
 complete -c kvcalc -n __kvcalc_is -a models -d 'the models kvcalc knows'
 complete -c kvcalc -n __kvcalc_is -a gpus -d 'the accelerators kvcalc knows'
 complete -c kvcalc -n __kvcalc_is -a dtypes -d 'the storage formats of K and V'
+complete -c kvcalc -n __kvcalc_is -a engines -d 'the engines kvcalc knows: releases, settings, defaults'
 complete -c kvcalc -n __kvcalc_is -a schema -d 'the JSON Schema of an answer'
 complete -c kvcalc -n __kvcalc_is -a completions -d 'a shell\'s completion script'
 
-complete -c kvcalc -n '__kvcalc_is size fit speed compare' -s c -l context -x -d 'context of one request; 8K,32K makes a table'
+complete -c kvcalc -n '__kvcalc_is size fit speed compare check' -s c -l context -x -d 'context of one request; 8K,32K makes a table'
 complete -c kvcalc -n '__kvcalc_is size fit speed compare' -s n -l requests -x -d 'as many requests of that context'
 complete -c kvcalc -n '__kvcalc_is size waste compare' -l request -x -d 'one request of a mixed batch; repeat it'
 complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff' -l encoder-tokens -x -d 'audio, image or source tokens the decoder attends to'
 complete -c kvcalc -n '__kvcalc_is size fit compare' -l shared-prefix -x -d 'prompt tokens all requests share, stored once'
 complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff; and __kvcalc_unused --allow-long-context' -l allow-long-context -d 'compute beyond the model\'s maximum'
-complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff' -l kv-dtype -x -a '(__kvcalc_offer dtypes ,)' -d 'bf16 fp8 int8 q8_0 …   all: kvcalc dtypes'
+complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff check' -l kv-dtype -x -a '(__kvcalc_offer dtypes ,)' -d 'bf16 fp8 int8 q8_0 …   all: kvcalc dtypes'
 complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff' -l k-dtype -x -a '(__kvcalc_offer dtypes ,)' -d 'keys apart'
 complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff' -l v-dtype -x -a '(__kvcalc_offer dtypes ,)' -d 'values apart'
-complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff' -l dtype -x -a '(__kvcalc_offer dtypes ,)' -d 'the model\'s own dtype (activations, conv states)'
-complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste' -l weights -x -a '(__kvcalc_offer weights ,)' -d 'the weights\' storage: bf16 fp8 int8 int4 awq …'
-complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste' -l weight-bytes -x -d 'the weights\' size, like 35GiB'
-complete -c kvcalc -n '__kvcalc_is size fit timeline waste compare' -l block-size -x -d 'tokens in a page'
-complete -c kvcalc -n '__kvcalc_is size fit timeline speed' -l tp -x -d 'tensor parallel: KV heads split, then copied'
-complete -c kvcalc -n '__kvcalc_is size fit' -l pp -x -d 'pipeline parallel: layers split'
-complete -c kvcalc -n '__kvcalc_is size fit' -l dcp -x -d 'decode-context parallel: tokens split, out of tp'
+complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff check' -l dtype -x -a '(__kvcalc_offer dtypes ,)' -d 'the model\'s own dtype (activations, conv states)'
+complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste check' -l weights -x -a '(__kvcalc_offer weights ,)' -d 'the weights\' storage: bf16 fp8 int8 int4 awq …'
+complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste check' -l weight-bytes -x -d 'the weights\' size, like 35GiB'
+complete -c kvcalc -n '__kvcalc_is size fit timeline waste compare check' -l block-size -x -d 'tokens in a page'
+complete -c kvcalc -n '__kvcalc_is size fit timeline speed check' -l tp -x -d 'tensor parallel: KV heads split, then copied'
+complete -c kvcalc -n '__kvcalc_is size fit check' -l pp -x -d 'pipeline parallel: layers split'
+complete -c kvcalc -n '__kvcalc_is size fit check' -l dcp -x -d 'decode-context parallel: tokens split, out of tp'
 complete -c kvcalc -n '__kvcalc_is size fit timeline' -l engine -x -a '(__kvcalc_offer engines ,)' -d 'whose rules: none is the textbook'
-complete -c kvcalc -n '__kvcalc_is size fit timeline' -l engine-version -x -d 'that engine\'s release'
-complete -c kvcalc -n '__kvcalc_is size fit timeline' -l set -x -d 'an engine setting by its own name; repeat it'
-complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff' -l layers -x -d 'layers, all alike'
-complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff' -l kv-heads -x -d 'KV heads of a layer'
-complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff' -l head-dim -x -d 'elements of a head'
-complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff' -l query-heads -x -d 'query heads, for MHA beside it'
-complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff' -l value-dim -x -d 'elements of a value head'
-complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff' -l parameters -x -d 'parameters, for the weights'
-complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff' -l max-context-length -x -d 'the model\'s maximum'
-complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff' -l group -x -d 'COUNT*KIND:HEADSxDIM[:WINDOW], as \'52*sliding_window:8x128:1024\'; repeat it'
+complete -c kvcalc -n '__kvcalc_is size fit timeline check' -l engine-version -x -d 'that engine\'s release'
+complete -c kvcalc -n '__kvcalc_is size fit timeline check' -l set -x -d 'an engine setting by its own name; repeat it'
+complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff check' -l layers -x -d 'layers, all alike'
+complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff check' -l kv-heads -x -d 'KV heads of a layer'
+complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff check' -l head-dim -x -d 'elements of a head'
+complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff check' -l query-heads -x -d 'query heads, for MHA beside it'
+complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff check' -l value-dim -x -d 'elements of a value head'
+complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff check' -l parameters -x -d 'parameters, for the weights'
+complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff check' -l max-context-length -x -d 'the model\'s maximum'
+complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff check' -l group -x -d 'COUNT*KIND:HEADSxDIM[:WINDOW], as \'52*sliding_window:8x128:1024\'; repeat it'
 complete -c kvcalc -n '__kvcalc_unused -f --format' -s f -l format -x -a '(__kvcalc_offer formats)' -d 'text plain json jsonl csv md'
 complete -c kvcalc -n '__kvcalc_unused --json' -l json -d 'the same as -f json'
-complete -c kvcalc -n '__kvcalc_is  size fit speed waste compare tradeoff batch models gpus dtypes schema completions; and __kvcalc_unused -o --output' -s o -l output -r -F -d 'write there, whole or not at all'
+complete -c kvcalc -n '__kvcalc_is  size fit speed waste compare tradeoff check batch models gpus dtypes engines schema completions; and __kvcalc_unused -o --output' -s o -l output -r -F -d 'write there, whole or not at all'
 complete -c kvcalc -n '__kvcalc_unused --color' -l color -x -a '(__kvcalc_offer color)' -d 'auto always never'
 complete -c kvcalc -n '__kvcalc_unused -q --quiet' -s q -l quiet -d 'no warnings on stderr'
 complete -c kvcalc -n '__kvcalc_unused -v --verbose' -s v -l verbose -d 'say where figures come from'
 complete -c kvcalc -n '__kvcalc_unused -h --help' -s h -l help -d 'show help'
-complete -c kvcalc -n '__kvcalc_is fit timeline speed waste' -l gpu -x -a '(__kvcalc_offer gpus ,)' -d 'h100, a100-80, 4090, 8xh100 …   all: kvcalc gpus'
-complete -c kvcalc -n '__kvcalc_is fit timeline' -l gpu-memory -x -d 'memory of one GPU, like 80GiB'
+complete -c kvcalc -n '__kvcalc_is fit timeline speed waste check' -l gpu -x -a '(__kvcalc_offer gpus ,)' -d 'h100, a100-80, 4090, 8xh100 …   all: kvcalc gpus'
+complete -c kvcalc -n '__kvcalc_is fit timeline check' -l gpu-memory -x -d 'memory of one GPU, like 80GiB'
 complete -c kvcalc -n '__kvcalc_is fit timeline speed waste' -l gpus -x -d 'how many of them; alone it sets --tp'
-complete -c kvcalc -n '__kvcalc_is fit' -l utilization -x -d 'share of the memory to use'
+complete -c kvcalc -n '__kvcalc_is fit check' -l utilization -x -d 'share of the memory to use'
 complete -c kvcalc -n '__kvcalc_is fit' -l reserve -x -d 'memory of each GPU to leave alone'
 complete -c kvcalc -n '__kvcalc_is fit' -l kv-pool -x -d 'KV pool of one GPU, if you know it'
 complete -c kvcalc -n '__kvcalc_is fit' -l kv-pool-tokens -x -d 'the pool in tokens, if you know it'
 complete -c kvcalc -n '__kvcalc_is fit' -l average-context -x -d 'typical context, beside the worst case'
-complete -c kvcalc -n '__kvcalc_is fit' -l dp -x -d 'data parallel: whole replicas'
+complete -c kvcalc -n '__kvcalc_is fit check' -l dp -x -d 'data parallel: whole replicas'
 complete -c kvcalc -n '__kvcalc_is fit' -l ep -x -d 'expert parallel: whole experts split'
 complete -c kvcalc -n '__kvcalc_is fit; and __kvcalc_unused --solve' -l solve -x -a '(__kvcalc_offer solve)' -d 'least or most of: gpus utilization context requests kv-dtype'
 complete -c kvcalc -n '__kvcalc_is fit; and __kvcalc_unused --all' -l all -d 'list every candidate'
@@ -513,9 +519,10 @@ complete -c kvcalc -n '__kvcalc_is waste' -l policy -x -a '(__kvcalc_offer polic
 complete -c kvcalc -n '__kvcalc_is compare' -l window -x -d 'a sliding window in every layer'
 complete -c kvcalc -n '__kvcalc_is compare' -l keep -x -d 'tokens that eviction keeps'
 complete -c kvcalc -n '__kvcalc_is tradeoff' -l tokens -x -d 'tokens to generate'
+complete -c kvcalc -n '__kvcalc_is check; and __kvcalc_unused --measured' -l measured -r -F -d 'write the measured overheads there, as an engine profile'
 complete -c kvcalc -n '__kvcalc_is models; and __kvcalc_unused --family' -l family -x -d 'only models whose family has this word'
 complete -c kvcalc -n '__kvcalc_is models; and __kvcalc_unused --attention' -l attention -x -a '(__kvcalc_offer attention)' -d 'only mha gqa mqa mla mixed none'
-complete -c kvcalc -n '__kvcalc_is models gpus dtypes; and __kvcalc_unused --names' -l names -d 'bare ids, one a line'
+complete -c kvcalc -n '__kvcalc_is models gpus dtypes engines; and __kvcalc_unused --names' -l names -d 'bare ids, one a line'
 complete -c kvcalc -n '__kvcalc_is models; and __kvcalc_unused --id' -l id -x -d 'add: what to call it'
 complete -c kvcalc -n '__kvcalc_is models; and __kvcalc_unused --force' -l force -d 'add: write over your preset of that id'
 complete -c kvcalc -n '__kvcalc_is gpus; and __kvcalc_unused --vendor' -l vendor -x -d 'only this vendor\'s'
@@ -529,6 +536,7 @@ complete -c kvcalc -n '__kvcalc_is speed; and __kvcalc_at 0' -a '(__kvcalc_model
 complete -c kvcalc -n '__kvcalc_is waste; and __kvcalc_at 0' -a '(__kvcalc_model)'
 complete -c kvcalc -n '__kvcalc_is compare; and __kvcalc_at 0' -a '(__kvcalc_model)'
 complete -c kvcalc -n '__kvcalc_is tradeoff; and __kvcalc_at 0' -a '(__kvcalc_model)'
+complete -c kvcalc -n '__kvcalc_is check; and __kvcalc_at 0' -F
 complete -c kvcalc -n '__kvcalc_is batch; and __kvcalc_at 0' -F
 complete -c kvcalc -n '__kvcalc_is models; and __kvcalc_at 0' -a 'show add'
 complete -c kvcalc -n '__kvcalc_is models; and __kvcalc_at 1 show' -a '(__kvcalc_offer models)'
@@ -540,6 +548,9 @@ complete -c kvcalc -n '__kvcalc_is gpus; and __kvcalc_at 0' -a '(__kvcalc_offer 
 complete -c kvcalc -n '__kvcalc_is dtypes; and __kvcalc_at 0' -a 'show'
 complete -c kvcalc -n '__kvcalc_is dtypes; and __kvcalc_at 1 show' -a '(__kvcalc_offer dtypes)'
 complete -c kvcalc -n '__kvcalc_is dtypes; and __kvcalc_at 0' -a '(__kvcalc_offer dtypes)'
+complete -c kvcalc -n '__kvcalc_is engines; and __kvcalc_at 0' -a 'show'
+complete -c kvcalc -n '__kvcalc_is engines; and __kvcalc_at 1 show' -a '(__kvcalc_offer engines)'
+complete -c kvcalc -n '__kvcalc_is engines; and __kvcalc_at 0' -a '(__kvcalc_offer engines)'
 complete -c kvcalc -n '__kvcalc_is schema; and __kvcalc_at 0' -a '(__kvcalc_offer commands)'
 complete -c kvcalc -n '__kvcalc_is completions; and __kvcalc_at 0' -a '(__kvcalc_offer shells)'
 

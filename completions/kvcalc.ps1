@@ -12,10 +12,12 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         'waste' = 'what allocation wastes'
         'compare' = 'what each technique saves'
         'tradeoff' = 'work saved for memory spent'
+        'check' = 'an engine''s start-up log beside kvcalc''s figures'
         'batch' = 'JSON Lines in, JSON Lines out'
         'models' = 'the models kvcalc knows'
         'gpus' = 'the accelerators kvcalc knows'
         'dtypes' = 'the storage formats of K and V'
+        'engines' = 'the engines kvcalc knows: releases, settings, defaults'
         'schema' = 'the JSON Schema of an answer'
         'completions' = 'a shell''s completion script'
     }
@@ -126,14 +128,14 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
             'text', 'plain', 'json', 'jsonl', 'csv', 'md', 'svg', 'html', 'png'
         )
         'commands' = @(
-            'size', 'fit', 'timeline', 'speed', 'waste', 'compare', 'tradeoff', 'batch',
-            'models', 'gpus', 'dtypes', 'schema', 'completions'
+            'size', 'fit', 'timeline', 'speed', 'waste', 'compare', 'tradeoff', 'check',
+            'batch', 'models', 'gpus', 'dtypes', 'engines', 'schema', 'completions'
         )
         'shells' = @(
             'bash', 'zsh', 'fish', 'powershell'
         )
         'solve' = @(
-            'gpus', 'rate'
+            'gpus', 'utilization', 'context', 'requests', 'kv-dtype'
         )
         'policy' = @(
             'naive', 'pow2', 'exact', 'paged'
@@ -141,8 +143,14 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         'scheduler' = @(
             'vllm', 'static'
         )
+        'each_policy' = @(
+            'naive', 'pow2', 'exact', 'paged'
+        )
         'clock' = @(
             'seconds', 'steps'
+        )
+        'solve_load' = @(
+            'gpus', 'rate'
         )
         'attention' = @(
             'mha', 'gqa', 'mqa', 'mla', 'mixed', 'none'
@@ -375,8 +383,8 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         '--layers', '--max-batch-size', '--max-context', '--max-context-length',
         '--max-model-len', '--max-num-batched-tokens', '--max-num-seqs',
         '--max-position-embeddings', '--max-running-requests', '--max-seq-len',
-        '--max-total-tokens', '--mem-fraction-static', '--min-memory', '--model', '--model-id',
-        '--model-path', '--n-gpu-layers', '--num-attention-heads', '--num-ctx',
+        '--max-total-tokens', '--measured', '--mem-fraction-static', '--min-memory', '--model',
+        '--model-id', '--model-path', '--n-gpu-layers', '--num-attention-heads', '--num-ctx',
         '--num-hidden-layers', '--num-key-value-heads', '--num-kv-heads', '--num-layers',
         '--osl', '--output', '--output-len', '--page-size', '--parallel', '--parameters',
         '--pipeline-parallel-size', '--points', '--policy', '--pool', '--pp', '--pp-size',
@@ -463,10 +471,12 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         'waste' = 'models', @()
         'compare' = 'models', @()
         'tradeoff' = 'models', @()
+        'check' = 'files', @()
         'batch' = 'files', @()
         'models' = 'models', @('show', 'add')
         'gpus' = 'gpus', @('show')
         'dtypes' = 'dtypes', @('show')
+        'engines' = 'engines', @('show')
         'schema' = 'commands', @()
         'completions' = 'shells', @()
     }
@@ -687,6 +697,33 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as ''52*sliding_window:8x128:1024''; repeat it', '', $true)
         , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
         )
+        'check' = $shared + @(
+        , @(@('--measured'), 'write the measured overheads there, as an engine profile', 'files', $false)
+        , @(@('--gpu'), 'h100, a100-80, 4090, 8xh100 …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpu-memory'), 'memory of one GPU, like 80GiB', '', $true)
+        , @(@('--utilization'), 'share of the memory to use', '', $true)
+        , @(@('-c', '--context'), 'context of one request; 8K,32K makes a table', '', $true)
+        , @(@('--kv-dtype'), 'bf16 fp8 int8 q8_0 …   all: kvcalc dtypes', 'dtypes', $true)
+        , @(@('--dtype'), 'the model''s own dtype (activations, conv states)', 'dtypes', $true)
+        , @(@('--weights'), 'the weights'' storage: bf16 fp8 int8 int4 awq …', 'weights', $true)
+        , @(@('--weight-bytes'), 'the weights'' size, like 35GiB', '', $true)
+        , @(@('--block-size'), 'tokens in a page', '', $true)
+        , @(@('--tp'), 'tensor parallel: KV heads split, then copied', '', $true)
+        , @(@('--pp'), 'pipeline parallel: layers split', '', $true)
+        , @(@('--dp'), 'data parallel: whole replicas', '', $true)
+        , @(@('--dcp'), 'decode-context parallel: tokens split, out of tp', '', $true)
+        , @(@('--engine-version'), 'that engine''s release', '', $true)
+        , @(@('--set'), 'an engine setting by its own name; repeat it', '', $true)
+        , @(@('--layers'), 'layers, all alike', '', $true)
+        , @(@('--kv-heads'), 'KV heads of a layer', '', $true)
+        , @(@('--head-dim'), 'elements of a head', '', $true)
+        , @(@('--query-heads'), 'query heads, for MHA beside it', '', $true)
+        , @(@('--value-dim'), 'elements of a value head', '', $true)
+        , @(@('--parameters'), 'parameters, for the weights', '', $true)
+        , @(@('--max-context-length'), 'the model''s maximum', '', $true)
+        , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as ''52*sliding_window:8x128:1024''; repeat it', '', $true)
+        , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
+        )
         'batch' = $shared + @(
         , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
         )
@@ -705,6 +742,10 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
         )
         'dtypes' = $shared + @(
+        , @(@('--names'), 'bare ids, one a line', '', $false)
+        , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
+        )
+        'engines' = $shared + @(
         , @(@('--names'), 'bare ids, one a line', '', $false)
         , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
         )

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kvcalc.api.catalog import dtypes as dtypes
     from kvcalc.api.catalog import gpus as gpus
     from kvcalc.api.catalog import models as models
+    from kvcalc.api.check import check as check
     from kvcalc.api.compare import compare as compare
     from kvcalc.api.fit import fit as fit
     from kvcalc.api.size import size as size
@@ -37,6 +38,7 @@ _HOMES = {
     "models": "kvcalc.api.catalog",
     "gpus": "kvcalc.api.catalog",
     "dtypes": "kvcalc.api.catalog",
+    "check": "kvcalc.api.check",
 }
 __all__ = ["__version__", *_HOMES]
 

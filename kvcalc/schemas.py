@@ -22,6 +22,8 @@ RESULTS = {
     "models": ("kvcalc.core.results.catalog:Listing",),
     "gpus": ("kvcalc.core.results.catalog:Listing",),
     "dtypes": ("kvcalc.core.results.catalog:Listing",),
+    "check": ("kvcalc.core.results.check:CheckResult",),
+    "engines": ("kvcalc.core.results.engines:EnginesResult",),
 }
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from kvcalc import resolve
-from kvcalc.api.fit_plan import device_of, gpus_of, machine_of, memory_of, parallel_of, plan_of
+from kvcalc.api.fit_plan import (
+    device_of,
+    engine_of,
+    gpus_of,
+    machine_of,
+    memory_of,
+    parallel_of,
+    plan_of,
+)
 from kvcalc.core import fit as core
 from kvcalc.core.cache import Full
 from kvcalc.core.errors import KvcalcError
@@ -49,6 +57,7 @@ def _gpus(asked: dict[str, Any], shape: resolve.Shape) -> FitList:
 
     model = resolve.model_of(asked.get("model"), shape, asked.get("encoder_tokens"))
     base = plan_of(model, core.Memory(1), Parallel(), asked)
+    choice = engine_of(asked)
     shapes = [Parallel(tp=count) for count in COUNTS]
     if asked.keys() & {"gpus", "tp"} or any(asked.get(k, 1) not in {1, "1"} for k in _SPLITS):
         shapes = [parallel_of(gpus_of(None, asked.get("gpus")), _sizes(asked))]
@@ -57,7 +66,7 @@ def _gpus(asked: dict[str, Any], shape: resolve.Shape) -> FitList:
         memory, device = memory_of(gpu), device_of(gpu)
         best = None
         for shape_of_one in shapes:
-            plan = base._replace(memory=memory, device=device, parallel=shape_of_one)
+            plan = base._replace(memory=memory, device=device, parallel=choice.shared(shape_of_one))
             try:
                 best = _candidate(plan, model, gpu.id, shape_of_one.gpus)
             except KvcalcError as error:

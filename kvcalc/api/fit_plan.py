@@ -32,6 +32,14 @@ class EngineChoice(NamedTuple):
     settings: Mapping[str, Any]
     #: What --kv-dtype auto means for it; None is the model's own 16-bit type.
     kv_dtype: str | None = None
+    #: Several GPUs share the layers, not the heads.
+    splits_layers: bool = False
+
+    def shared(self, parallel: Parallel) -> Parallel:
+        """The parallelism as this engine does it: llama.cpp gives each GPU whole layers."""
+        if not self.splits_layers:
+            return parallel
+        return parallel._replace(tp=1, pp=parallel.tp * parallel.pp)
 
 
 def engine_of(asked: dict[str, Any]) -> EngineChoice:
@@ -53,7 +61,11 @@ def engine_of(asked: dict[str, Any]) -> EngineChoice:
     if version is not None and not engine.versioned:
         raise KvcalcError("usage", f"--engine-version: {engine.id} has one set of rules", None)
     ggml = engine.id in {"llama.cpp", "ik_llama.cpp", "ollama"}
-    return EngineChoice(rules_for(engine.id), version, settings, "fp16" if ggml else None)
+    from kvcalc.engines.coefficients import look_in  # noqa: PLC0415
+
+    look_in((resolve.app_dir(),))
+    kv_dtype = "fp16" if ggml else None
+    return EngineChoice(rules_for(engine.id), version, settings, kv_dtype, ggml)
 
 
 def plan_of(
@@ -93,7 +105,7 @@ def plan_of(
         storage=resolve.storage_of(
             model, kv_dtype, asked.get("k_dtype"), asked.get("v_dtype"), asked.get("dtype")
         ),
-        parallel=parallel,
+        parallel=engine.shared(parallel),
         weights=weights,
         memory=memory,
         context=tokens,

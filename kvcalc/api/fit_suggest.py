@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from kvcalc import resolve
-from kvcalc.api.fit_plan import gpu_options
+from kvcalc.api.fit_plan import engine_of, gpu_options
 from kvcalc.core import fit as core
 from kvcalc.core.dtypes import storage
 from kvcalc.core.errors import KvcalcError
@@ -63,11 +63,13 @@ def _changes(plan: core.Plan, asked: dict[str, Any]) -> list[core.Change]:
 def _more_gpus(plan: core.Plan, asked: dict[str, Any]) -> list[core.Change]:
     """Twice the GPUs, and on until the load fits."""
     changes = []
+    engine = engine_of(asked)
     p = plan.parallel
     for factor in (2, 4, 8, 16, 32, 64):
-        bigger = p._replace(tp=p.tp * factor)
+        whole = p._replace(pp=1) if engine.splits_layers else p
+        bigger = whole._replace(tp=p.tp * factor * (p.pp if engine.splits_layers else 1))
         words = " ".join(f"--{k} {v}" for k, v in gpu_options(asked, bigger).items())
-        changed = plan._replace(parallel=bigger)
+        changed = plan._replace(parallel=engine.shared(bigger))
         changes.append(core.Change("gpus", words, changed))
         if _fits(changed):
             break

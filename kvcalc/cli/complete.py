@@ -117,7 +117,7 @@ def tree() -> Tree:
 
 
 def _offer(option: Option) -> Offer:
-    kind = option.completes or (option.key if option.choices else "")
+    kind = option.completes or (option.name if option.choices else "")
     listed = option.repeat in {"product", "list"} and option.name != "group"
     return Offer(option.flags, option.metavar, option.help, kind, bool(option.repeat), listed)
 
@@ -137,7 +137,7 @@ def _kinds() -> dict[str, Names]:
     }  # fmt: skip
     for option in OPTIONS.values():
         if option.choices:
-            kinds[option.key] = Names(option.choices)
+            kinds[option.name] = Names(option.choices)
     return kinds
 
 

@@ -74,9 +74,17 @@ def _known(command: str | None) -> str:
 
 def _command(command: str, words: list[str]) -> int:
     spec = spec_of(command)
+    line: list[str] | None = None
+    if command == "fit" and "--" in words:
+        at = words.index("--")
+        words, line = words[:at], words[at + 1 :]
     options = parse(spec, words)
     if options is None:
         return YES
+    if line is not None:
+        from kvcalc.cli.launch import launched  # noqa: PLC0415 - pasted lines alone
+
+        options = launched(options, line)
     options = settings.fill(options, spec)
     out = output.Output(options)
     runner = getattr(__import__(f"kvcalc.cli.{command}", fromlist=["run"]), "run", None)

@@ -10,8 +10,8 @@ from kvcalc.cli.options import COMMON, OPTIONS, Option
 #: Commands in the order of the overview, by group.
 GROUPS = (
     ("Calculate", ("size", "fit", "timeline", "speed", "waste", "compare", "tradeoff")),
-    ("Read and report", ("batch",)),
-    ("Look up", ("models", "gpus", "dtypes", "schema", "completions")),
+    ("Read and report", ("check", "batch")),
+    ("Look up", ("models", "gpus", "dtypes", "engines", "schema", "completions")),
 )
 COMMANDS = tuple(name for _, names in GROUPS for name in names)
 

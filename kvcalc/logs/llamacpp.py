@@ -1,0 +1,238 @@
+"""llama.cpp's wordings, 2023 to 2026, and those of ik_llama.cpp: figures of one device, in MiB.
+
+A context may have several caches (window layers, recurrent states), and a server several contexts
+(draft model, MTP); those after the first are marked "draft" and keep no settings.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kvcalc.logs.facts import Fact
+from kvcalc.logs.llamacpp_model import MODEL_WORDINGS
+from kvcalc.logs.wording import Family, Match, Sink, Wording
+
+_N, _G = r"([0-9]+(?:,[0-9]{3})*)", r"(-?[0-9.]+)"
+_BUFFERS = {
+    "model": "weights", "": "weights", "KV": "kv_pool", "RS": "state", "output": "output",
+    "compute": "compute", "LoRA": "lora",
+}  # fmt: skip
+_PARTS = {
+    "K": "kv_key", "V": "kv_value", "c^KV": "kv_latent", "kv^T": "kv_latent_transposed",
+    "R": "state_conv", "S": "state_ssm", "P": "state_extra",
+}  # fmt: skip
+_SETTINGS = (
+    "n_ctx|n_ctx_per_seq|n_ctx_seq|n_seq_max|n_batch|n_ubatch|flash_attn|kv_unified|mla_attn"
+    "|attn_max_b|fused_moe|n_rs_seq"
+)
+#: Settings that only ik_llama.cpp has.
+_FORK = frozenset({"mla_attn", "attn_max_b", "fused_moe"})
+_WORDS = {"enabled": "true", "disabled": "false", "on": "true", "off": "false"}
+
+
+def _draft(sink: Sink) -> str:
+    return sink.memo.get("part", "")
+
+
+def _buffer(m: Match, sink: Sink) -> None:
+    """`CUDA0 KV buffer size = 128.00 MiB`, of the context that is being made."""
+    note = _draft(sink)
+    if m[1] and m[1].startswith(("alloc_compute_meta", "clip")):
+        note = "projector"
+    kind = (m[3] or "").strip()
+    item, device = _BUFFERS.get(kind, "state"), m[2]
+    if device == "state":  # `DSV4 … state buffer size`, without a device
+        item, device = "state", ""
+    sink.figure(item, m[4], "MiB", device, note)
+
+
+def _context_setting(m: Match, sink: Sink) -> None:
+    name, text = m[1], m[2]
+    caches = any(f.item in {"kv_cache", "state_cache"} and f.value for f in sink.facts)
+    if name in {"n_ctx", "n_seq_max"} and caches:
+        sink.memo["part"] = "draft"
+    if _draft(sink):
+        return
+    if name in _FORK:
+        sink.marks.add("ik")
+    if name == "n_ctx_per_seq":
+        name = "n_ctx_seq"
+    if text != "auto":
+        sink.setting(name, _WORDS.get(text, text))
+
+
+def _cache(m: Match, sink: Sink) -> None:
+    """A whole cache over all devices: `size = N MiB (N cells, N layers, N/N seqs), K (f16): …`."""
+    parts = re.findall(r"([KVRSP]|c\^KV|kv\^T) \(([A-Za-z0-9_]+)\): *([0-9.]+) MiB", m["parts"])
+    state = any(name in "RSP" for name, _, _ in parts) or "recurrent" in (m["who"] or "")
+    label = _label(sink)
+    item = "state_cache" if state else "kv_cache"
+    _add(sink, item, m["size"], label)
+    for name, kind, mib in parts:
+        if state and name in "KV":  # spring of 2025: conv states as K, recurrent ones as V
+            name = "R" if name == "K" else "S"  # noqa: PLW2901
+        _add(sink, _PARTS[name], mib, label, kind)
+        if name in {"K", "V"} and not _draft(sink):
+            sink.settings["type_k" if name == "K" else "type_v"] = kind
+        if name == "c^KV":
+            sink.marks |= {"ik", "latent"}
+            sink.settings.setdefault("type_k", kind)
+    groups = m.groupdict()
+    for name, unit, key in (("cells", "tokens", "kv_cells"), ("layers", "layers", "kv_layers")):
+        if groups.get(name):
+            sink.figure(f"state_{unit}" if state else key, groups[name], unit, label, _draft(sink))
+    if groups.get("seqs") and not _draft(sink) and not state:
+        sink.setting("n_seq_max", groups["seqs"])
+        if groups.get("streams") and groups["seqs"] != "1":
+            sink.settings["kv_unified"] = groups["streams"] == "1"
+
+
+def _add(sink: Sink, item: str, mib: str, label: str, kind: str = "") -> None:
+    note = " ".join(word for word in (kind, _draft(sink)) if word)
+    sink.figure(item, mib, "MiB", label, note)
+
+
+def _label(sink: Sink) -> str:
+    """The name of the cache announced last, given away once."""
+    return sink.memo.pop("label", "")
+
+
+def _announced(m: Match, sink: Sink) -> None:
+    """`creating     SWA KV cache, size = 8192 cells`."""
+    sink.memo["label"] = m[1].strip()
+
+
+def _header(m: Match, sink: Sink) -> None:
+    """Spring of 2025: `kv_size = N, …, type_k = 'S', type_v = 'S', n_layer = N`."""
+    if "recurrent" in m[0]:
+        return
+    sink.figure("kv_cells", m[1], "tokens", "", _draft(sink))
+    sink.figure("kv_layers", m[4], "layers", "", _draft(sink))
+    if not _draft(sink):
+        sink.settings.update(type_k=m[2], type_v=m[3])
+
+
+def _draft_model(m: Match, sink: Sink) -> None:  # noqa: ARG001
+    sink.memo["part"] = "draft"
+
+
+def _whole_windows(m: Match, sink: Sink) -> None:  # noqa: ARG001
+    if not _draft(sink):
+        sink.settings["swa_full"] = True
+
+
+def _slots(m: Match, sink: Sink) -> None:
+    sink.settings.setdefault("n_seq_max", int(m[1]))
+
+
+def _flash(m: Match, sink: Sink) -> None:
+    sink.settings["flash_attn"] = m[1] == "enabled"
+
+
+def _layers(m: Match, sink: Sink) -> None:
+    if _draft(sink):
+        return
+    sink.figure("gpu_layers", m[1], "layers")
+    sink.figure("model_layers", m[2], "layers")
+    sink.setting("n_gpu_layers", m[1])
+
+
+def _breakdown(m: Match, sink: Sink) -> None:
+    """A row of the table at exit; during the fit step it is a projection."""
+    note = "projected" if m["rest"] and int(m["rest"]) < 0 else ""
+    device = m["device"]
+    if m["total"]:
+        sink.figure("memory", m["total"], "MiB", device)
+    for item in ("model", "context", "compute"):
+        sink.figure(f"breakdown_{item}", m[item], "MiB", device, note)
+    if m["gpu"] and m["gpu"] not in sink.devices:
+        sink.devices.append(m["gpu"])
+
+
+def _old_total(m: Match, sink: Sink) -> None:
+    for item, digits in (("total", m[1]), ("model", m[2]), ("context", m[3])):
+        sink.figure(f"breakdown_{item}", digits, "MiB", "VRAM")
+
+
+def _cuda_malloc(m: Match, sink: Sink) -> None:
+    fact = sink.figure("asked", m[1], "MiB", m[2])
+    if fact is not None:
+        sink.facts.pop()
+    sink.refuse("out_of_memory", m[0], needed_bytes=fact)
+
+
+def _no_buffer(m: Match, sink: Sink) -> None:
+    fact: Fact | None = None
+    if m[1]:
+        fact = sink.add("asked", int(m[1]), "bytes")
+        sink.facts.pop()
+    if not any(r.code == "out_of_memory" for r in sink.refusals):
+        sink.refuse("out_of_memory", m[0], needed_bytes=fact)
+
+
+def _failed(m: Match, sink: Sink) -> None:
+    if not sink.refusals:
+        sink.refuse("failed", m[0])
+
+
+def _retried(m: Match, sink: Sink) -> None:  # noqa: ARG001
+    """An allocation failed and was done without: no refusal."""
+    sink.refusals = [r for r in sink.refusals if r.code != "out_of_memory"]
+
+
+_CONTEXT = r"llama_context|llama_new_context_with_model|llama_init_from_model"
+_TAIL = (
+    r"(?P<parts>(?:, (?:[KVRSP]|c\^KV|kv\^T)(?: \([A-Za-z0-9_]+\))?: *(?:[0-9.]+ MiB|not used))*)"
+)
+FAMILY = Family("llama.cpp", (
+    *MODEL_WORDINGS,
+    Wording("loading draft model", r"loading draft model", read=_draft_model, keeps="model",
+            figure=False),
+    Wording("buffer size =",
+            rf"(?:(\w+):)?\s+(\S+)\s+((?:model|KV|RS|output|compute|LoRA|DSV4 \S+ state) )?"
+            rf"buffer size = *{_G} MiB", read=_buffer),
+    *(Wording(f"{who}: ", rf"(?:^|[^~\w])(?:{_CONTEXT}):\s+({_SETTINGS})\s+=\s+(\S+)$",
+              read=_context_setting, figure=False) for who in _CONTEXT.split("|")),
+    Wording(" self size ",
+            rf"(?P<who>\w*): +(?:KV|kv) self size *= *(?P<size>[0-9.]+) Mi?B{_TAIL}", read=_cache),
+    Wording(" cells, ",
+            r"(?P<who>\w*): size = *(?P<size>[0-9.]+) MiB \( *(?P<cells>[0-9]+) cells, *"
+            r"(?P<layers>[0-9]+) layers, *(?P<seqs>[0-9]+)(?:/ *(?P<streams>[0-9]+))? seqs"
+            rf"(?: *[0-9]+ rs_seq)?\){_TAIL}", read=_cache),
+    Wording("KV cache, size = ", r"creating +(\S+(?: \S+){0,3}?) KV cache, size = *[0-9]+ cells",
+            read=_announced, figure=False),
+    Wording("kv_size = ",
+            r"\w*: kv_size = ([0-9]+),.*?type_k = '(\w+)', type_v = '(\w+)', n_layer = ([0-9]+)",
+            read=_header),
+    Wording("kv self = ", rf"VRAM kv self = {_G} MB", ("kv_pool MiB",)),
+    Wording("using full-size SWA", r"using full-size SWA cache", read=_whole_windows,
+            figure=False),
+    Wording("Flash Attention was auto", r"Flash Attention was auto, set to (enabled|disabled)",
+            read=_flash, figure=False),
+    Wording("layers to GPU", rf"offloaded {_N}/{_N} layers to GPU", read=_layers, figure=False),
+    Wording("n_slots", r"\bn_slots ?= ?([0-9]{1,6})\b", read=_slots, figure=False),
+    Wording("mem required", rf"mem required *= *{_G} Mi?B", ("weights MiB",)),
+    Wording("VRAM used: ", rf"total VRAM used: {_G} Mi?B \(model: {_G} Mi?B, context: {_G} Mi?B\)",
+            read=_old_total),
+    Wording("VRAM used: ", rf"(?<!total )VRAM used: *{_G} Mi?B", ("weights_vram MiB",)),
+    Wording("buffer total size = ", rf"compute buffer total size = *{_G} Mi?B", ("compute MiB",)),
+    Wording("scratch buffer: ", rf"VRAM scratch buffer: *{_G} Mi?B", ("scratch MiB",)),
+    Wording("|   - ",
+            r"\|\s+- (?P<device>\S+)\s*(?:\((?P<gpu>[^|]*?)\))?\s*\|\s*"
+            r"(?:(?P<total>[0-9]+) *= *-?[0-9]+ \+ \( *)?[0-9]+ *= *(?P<model>[0-9]+) \+ *"
+            r"(?P<context>[0-9]+) \+ *(?P<compute>[0-9]+)(?:\) \+ *(?P<rest>-?[0-9]{1,12}))?",
+            read=_breakdown, late=True),
+    Wording("projected to use ",
+            rf"projected to use {_N} MiB of device memory vs\. {_N} MiB of free device memory",
+            ("projected MiB", "free_at_start MiB"), figure=False),
+    Wording("cudaMalloc failed",
+            rf"allocating {_G} MiB on device ([0-9]+): cudaMalloc failed[^\n]*",
+            read=_cuda_malloc),
+    Wording("failed to allocate ",
+            r"failed to allocate (?:\S+ )?(?:buffer|compute)\S*(?: (?:of size |for )?([0-9]{1,18})?"
+            r"[^\n]*)?", read=_no_buffer),
+    Wording("retrying without pipeline", r"retrying without pipeline parallelism", read=_retried,
+            figure=False),
+    Wording("failed to create context", r"failed to create context with model", read=_failed),
+    Wording("failed to load model", r"failed to load model[^\n]{0,80}", read=_failed),
+))  # fmt: skip
