@@ -262,8 +262,8 @@ _kvcalc_names() {
             names='text plain json jsonl csv md svg html png'
             ;;
         commands)
-            names='size fit timeline speed waste compare tradeoff check batch models gpus dtypes
-                engines schema completions'
+            names='size fit timeline speed waste compare tradeoff check report explain batch models
+                gpus dtypes engines schema completions'
             ;;
         shells)
             names='bash zsh fish powershell'
@@ -357,6 +357,21 @@ _kvcalc_options() {
                 --max-context-length --group !-f,--format !--json !-o,--output !--color !-q,--quiet
                 !-v,--verbose !-h,--help'
             ;;
+        report)
+            options='--gpu --gpu-memory --gpus --utilization --reserve --kv-pool --kv-pool-tokens
+                -c,--context -n,--requests --average-context --shared-prefix --prompt --output
+                --request --at --max-context --encoder-tokens !--allow-long-context --kv-dtype
+                --k-dtype --v-dtype --dtype --weights --weight-bytes --block-size --tp --pp --dp
+                --dcp --ep --engine --engine-version --set --layers --kv-heads --head-dim
+                --query-heads --value-dim --parameters --max-context-length --group !-f,--format
+                !--json !-o !--color !-q,--quiet !-v,--verbose !-h,--help'
+            ;;
+        explain)
+            options='-c,--context --gpu --weights --weight-bytes --encoder-tokens --kv-dtype --k-dtype
+                --v-dtype --dtype --layers --kv-heads --head-dim --query-heads --value-dim
+                --parameters --max-context-length --group !-f,--format !--json !-o,--output !--color
+                !-q,--quiet !-v,--verbose !-h,--help'
+            ;;
         batch)
             options='!-f,--format !--json !-o,--output !--color !-q,--quiet !-v,--verbose !-h,--help'
             ;;
@@ -393,7 +408,7 @@ _kvcalc_options() {
 _kvcalc_value() {
     kind= comma=
     case $1:$2 in
-        timeline:--output)
+        timeline:--output | report:--output)
             : ;;
         *:--agents | *:--at | *:--average-context | *:--block-size | \
             *:--cache-block-seq-len | *:--cache-max-entry-count | \
@@ -460,6 +475,8 @@ _kvcalc_argument() {
         compare) kind=models comma=1 ;;
         tradeoff) kind=models comma=1 ;;
         check) kind=files ;;
+        report) kind=models comma=1 ;;
+        explain) kind=models ;;
         batch) kind=files ;;
         models) kind=models verbs='show add' ;;
         gpus) kind=gpus verbs='show' ;;

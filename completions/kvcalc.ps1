@@ -13,6 +13,8 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         'compare' = 'what each technique saves'
         'tradeoff' = 'work saved for memory spent'
         'check' = 'an engine''s start-up log beside kvcalc''s figures'
+        'report' = 'one page for a deployment'
+        'explain' = 'the subject, page by page'
         'batch' = 'JSON Lines in, JSON Lines out'
         'models' = 'the models kvcalc knows'
         'gpus' = 'the accelerators kvcalc knows'
@@ -129,7 +131,8 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         )
         'commands' = @(
             'size', 'fit', 'timeline', 'speed', 'waste', 'compare', 'tradeoff', 'check',
-            'batch', 'models', 'gpus', 'dtypes', 'engines', 'schema', 'completions'
+            'report', 'explain', 'batch', 'models', 'gpus', 'dtypes', 'engines', 'schema',
+            'completions'
         )
         'shells' = @(
             'bash', 'zsh', 'fish', 'powershell'
@@ -472,6 +475,8 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         'compare' = 'models', @()
         'tradeoff' = 'models', @()
         'check' = 'files', @()
+        'report' = 'models', @()
+        'explain' = 'models', @()
         'batch' = 'files', @()
         'models' = 'models', @('show', 'add')
         'gpus' = 'gpus', @('show')
@@ -482,7 +487,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
     }
     # Flags, help, what the value is, whether it may be given again.
     $shared = @(
-        , @(@('-f', '--format'), 'text plain json jsonl csv md', 'formats', $false)
+        , @(@('-f', '--format'), 'text plain json jsonl csv md svg html png', 'formats', $false)
         , @(@('--json'), 'the same as -f json', '', $false)
         , @(@('--color'), 'auto always never', 'color', $false)
         , @(@('-q', '--quiet'), 'no warnings on stderr', '', $false)
@@ -714,6 +719,70 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--dcp'), 'decode-context parallel: tokens split, out of tp', '', $true)
         , @(@('--engine-version'), 'that engine''s release', '', $true)
         , @(@('--set'), 'an engine setting by its own name; repeat it', '', $true)
+        , @(@('--layers'), 'layers, all alike', '', $true)
+        , @(@('--kv-heads'), 'KV heads of a layer', '', $true)
+        , @(@('--head-dim'), 'elements of a head', '', $true)
+        , @(@('--query-heads'), 'query heads, for MHA beside it', '', $true)
+        , @(@('--value-dim'), 'elements of a value head', '', $true)
+        , @(@('--parameters'), 'parameters, for the weights', '', $true)
+        , @(@('--max-context-length'), 'the model''s maximum', '', $true)
+        , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as ''52*sliding_window:8x128:1024''; repeat it', '', $true)
+        , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
+        )
+        'report' = $shared + @(
+        , @(@('--gpu'), 'h100, a100-80, 4090, 8xh100 …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpu-memory'), 'memory of one GPU, like 80GiB', '', $true)
+        , @(@('--gpus'), 'how many of them; alone it sets --tp', '', $true)
+        , @(@('--utilization'), 'share of the memory to use', '', $true)
+        , @(@('--reserve'), 'memory of each GPU to leave alone', '', $true)
+        , @(@('--kv-pool'), 'KV pool of one GPU, if you know it', '', $true)
+        , @(@('--kv-pool-tokens'), 'the pool in tokens, if you know it', '', $true)
+        , @(@('-c', '--context'), 'context of one request; 8K,32K makes a table', '', $true)
+        , @(@('-n', '--requests'), 'as many requests of that context', '', $true)
+        , @(@('--average-context'), 'typical context, beside the worst case', '', $true)
+        , @(@('--shared-prefix'), 'prompt tokens all requests share, stored once', '', $true)
+        , @(@('--prompt'), 'tokens of the prompt, prefilled at once', '', $true)
+        , @(@('--output'), 'tokens decoded after it', '', $true)
+        , @(@('--request'), 'prompt:output of one request, starting after step S; repeat it', '', $true)
+        , @(@('--at'), 'show the step after N decoded tokens; repeat it', '', $true)
+        , @(@('--max-context'), 'what naive allocation reserves for each request', '', $true)
+        , @(@('--encoder-tokens'), 'audio, image or source tokens the decoder attends to', '', $true)
+        , @(@('--allow-long-context'), 'compute beyond the model''s maximum', '', $false)
+        , @(@('--kv-dtype'), 'bf16 fp8 int8 q8_0 …   all: kvcalc dtypes', 'dtypes', $true)
+        , @(@('--k-dtype'), 'keys apart', 'dtypes', $true)
+        , @(@('--v-dtype'), 'values apart', 'dtypes', $true)
+        , @(@('--dtype'), 'the model''s own dtype (activations, conv states)', 'dtypes', $true)
+        , @(@('--weights'), 'the weights'' storage: bf16 fp8 int8 int4 awq …', 'weights', $true)
+        , @(@('--weight-bytes'), 'the weights'' size, like 35GiB', '', $true)
+        , @(@('--block-size'), 'tokens in a page', '', $true)
+        , @(@('--tp'), 'tensor parallel: KV heads split, then copied', '', $true)
+        , @(@('--pp'), 'pipeline parallel: layers split', '', $true)
+        , @(@('--dp'), 'data parallel: whole replicas', '', $true)
+        , @(@('--dcp'), 'decode-context parallel: tokens split, out of tp', '', $true)
+        , @(@('--ep'), 'expert parallel: whole experts split', '', $true)
+        , @(@('--engine'), 'whose rules: none is the textbook', 'engines', $true)
+        , @(@('--engine-version'), 'that engine''s release', '', $true)
+        , @(@('--set'), 'an engine setting by its own name; repeat it', '', $true)
+        , @(@('--layers'), 'layers, all alike', '', $true)
+        , @(@('--kv-heads'), 'KV heads of a layer', '', $true)
+        , @(@('--head-dim'), 'elements of a head', '', $true)
+        , @(@('--query-heads'), 'query heads, for MHA beside it', '', $true)
+        , @(@('--value-dim'), 'elements of a value head', '', $true)
+        , @(@('--parameters'), 'parameters, for the weights', '', $true)
+        , @(@('--max-context-length'), 'the model''s maximum', '', $true)
+        , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as ''52*sliding_window:8x128:1024''; repeat it', '', $true)
+        , @(@('-o'), 'write there, whole or not at all', 'files', $false)
+        )
+        'explain' = $shared + @(
+        , @(@('-c', '--context'), 'context of one request; 8K,32K makes a table', '', $true)
+        , @(@('--gpu'), 'h100, a100-80, 4090, 8xh100 …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--weights'), 'the weights'' storage: bf16 fp8 int8 int4 awq …', 'weights', $true)
+        , @(@('--weight-bytes'), 'the weights'' size, like 35GiB', '', $true)
+        , @(@('--encoder-tokens'), 'audio, image or source tokens the decoder attends to', '', $true)
+        , @(@('--kv-dtype'), 'bf16 fp8 int8 q8_0 …   all: kvcalc dtypes', 'dtypes', $true)
+        , @(@('--k-dtype'), 'keys apart', 'dtypes', $true)
+        , @(@('--v-dtype'), 'values apart', 'dtypes', $true)
+        , @(@('--dtype'), 'the model''s own dtype (activations, conv states)', 'dtypes', $true)
         , @(@('--layers'), 'layers, all alike', '', $true)
         , @(@('--kv-heads'), 'KV heads of a layer', '', $true)
         , @(@('--head-dim'), 'elements of a head', '', $true)

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from kvcalc.api.catalog import models as models
     from kvcalc.api.check import check as check
     from kvcalc.api.compare import compare as compare
+    from kvcalc.api.explain import explain as explain
     from kvcalc.api.fit import fit as fit
+    from kvcalc.api.report import report as report
     from kvcalc.api.size import size as size
     from kvcalc.api.speed import speed as speed
     from kvcalc.api.timeline import timeline as timeline
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
+#: Public name → its module, loaded when the name is first used.
+HOMES = {
     "KvcalcError": "kvcalc.core.errors",
     "Model": "kvcalc.core.model",
     "size": "kvcalc.api.size",
@@ -39,13 +42,15 @@ _HOMES = {
     "gpus": "kvcalc.api.catalog",
     "dtypes": "kvcalc.api.catalog",
     "check": "kvcalc.api.check",
+    "explain": "kvcalc.api.explain",
+    "report": "kvcalc.api.report",
 }
-__all__ = ["__version__", *_HOMES]
+__all__ = ["__version__", *HOMES]
 
 
 def __getattr__(name: str) -> object:
     """The public name, its module loaded at first use."""
-    home = _HOMES.get(name)
+    home = HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - `import kvcalc` must cost nothing

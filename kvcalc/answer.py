@@ -19,9 +19,11 @@ MAX_ROWS = 10_000
 
 def function_of(command: str) -> Callable[..., Result]:
     """The Python function behind a command."""
-    import kvcalc  # noqa: PLC0415 - its names load their modules when used
+    from importlib import import_module  # noqa: PLC0415 - one command, one module
 
-    found: Callable[..., Result] = getattr(kvcalc, command)
+    from kvcalc import HOMES  # noqa: PLC0415
+
+    found: Callable[..., Result] = getattr(import_module(HOMES[command]), command)
     return found
 
 

@@ -23,6 +23,8 @@ RESULTS = {
     "gpus": ("kvcalc.core.results.catalog:Listing",),
     "dtypes": ("kvcalc.core.results.catalog:Listing",),
     "check": ("kvcalc.core.results.check:CheckResult",),
+    "explain": ("kvcalc.core.results.explain:ExplainResult",),
+    "report": ("kvcalc.core.results.report:ReportResult",),
     "engines": ("kvcalc.core.results.engines:EnginesResult",),
 }
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -41,7 +43,7 @@ def schema(command: str | None = None) -> dict[str, Any]:
         hint = f"nearest: {', '.join(close)}" if close else f"all: {', '.join(RESULTS)}"
         raise KvcalcError("usage", f'no schema "{shown(command)}"', hint)
     shapes = [_result(_load(path)) for path in RESULTS[command]]
-    if command in {"models", "gpus", "dtypes"}:
+    if command in {"models", "gpus", "dtypes", "engines"}:
         shapes.append({"type": "object", "description": "one entry in full"})
     else:
         shapes.append(_rows(shapes))

@@ -66,7 +66,7 @@ def fit(
     Args:
         model: As in `kvcalc.size`; None lists every preset on the GPU.
         gpu: A preset's id or alias, "8xh100" for eight of one; None lists all GPUs.
-        engine: Whose rules; `none` is the textbook, the default.
+        engine: Whose rules, vllm by default; `none` is the textbook.
         context: Tokens of one request. Default: 4,096, or the model's maximum if smaller.
         requests: The load that must fit.
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 #: The rules that judge where none are named.
-DEFAULT_ENGINE = "none"
+DEFAULT_ENGINE = "vllm"
 
 
 class EngineChoice(NamedTuple):

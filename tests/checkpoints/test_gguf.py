@@ -14,9 +14,9 @@ import pytest
 
 from kvcalc.checkpoints.bounded import Total
 from kvcalc.checkpoints.cursor import WINDOW_BYTES
-from kvcalc.core.gguf_types import BY_ID
 from kvcalc.checkpoints.gguf import Skipped, read_gguf
 from kvcalc.core.errors import KvcalcError
+from kvcalc.core.gguf_types import BY_ID
 
 U32, STRING, ARRAY, BOOL = 4, 8, 9, 7
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import kvcalc
 from kvcalc.api.check import check
-from kvcalc.cli import main, options, spec
+from kvcalc.cli import main
 from kvcalc.core.results.check import CheckResult
 from kvcalc.report import md, plain, text
 
@@ -18,17 +17,8 @@ VLLM = DATA / "vllm-0.12.0-01.log"
 
 
 @pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> object:
-    """The program with `check` among its commands; returns exit code, stdout, stderr."""
-    measured = options.Option(
-        "measured", ("--measured",), "FILE", "write what was measured there", options.OUTPUT,
-        repeat="",
-    )  # fmt: skip
-    if "measured" not in options.OPTIONS:
-        monkeypatch.setitem(options.OPTIONS, "measured", measured)
-    if "check" not in spec.COMMANDS:
-        monkeypatch.setattr(main, "COMMANDS", (*spec.COMMANDS, "check"))
-        monkeypatch.setitem(kvcalc._HOMES, "check", "kvcalc.api.check")
+def cli(capfd: pytest.CaptureFixture[str]) -> object:
+    """The program; returns exit code, stdout, stderr."""
 
     def run(*words: object) -> tuple[int, str, str]:
         code = main.run([str(word) for word in words])

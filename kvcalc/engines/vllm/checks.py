@@ -21,6 +21,8 @@ _PLUGINS = frozenset({"Apple", "Google", "AWS", "Amazon"})
 _PLUGIN_ARCHITECTURES = frozenset({"Gaudi", "TPU", "Neuron", "Apple"})
 #: No backend of vLLM reads fp8 caches here: FlashInfer begins at Ampere, Triton at Ada.
 _NO_FP8 = frozenset({"Volta", "Turing"})
+#: Text-to-text encoder–decoders: vLLM has no implementation of them.
+_NOT_SERVED = frozenset({"t5", "mt5", "umt5"})
 _FORMATS = (
     "bf16", "fp16", "fp8", "fp8_e5m2", "fp8_per_token_head", "int8_per_token_head",
     "int4_per_token_head", "nvfp4", "turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc",
@@ -32,9 +34,15 @@ def check(plan: Plan) -> None:
     """Refuse what vLLM refuses.
 
     Raises:
-        KvcalcError: "not_divisible" for heads; "unknown_dtype" for a format it lacks or this GPU
+        KvcalcError: "unsupported_architecture"; "not_divisible" for heads; "unknown_dtype" for a format it lacks or this GPU
             cannot read; "usage" for parallelism it does not do and devices without a budget.
     """
+    if plan.model.architecture in _NOT_SERVED:
+        raise KvcalcError(
+            "unsupported_architecture",
+            f"vLLM serves no {plan.model.architecture} models",
+            "--engine transformers, or --engine none for the textbook",
+        )
     _parallelism(plan)
     _formats(plan, plan.storage.k, plan.storage.v)
     device = plan.device
