@@ -34,8 +34,8 @@ def check(plan: Plan) -> None:
     """Refuse what vLLM refuses.
 
     Raises:
-        KvcalcError: "unsupported_architecture"; "not_divisible" for heads; "unknown_dtype" for a format it lacks or this GPU
-            cannot read; "usage" for parallelism it does not do and devices without a budget.
+        KvcalcError: "unsupported_architecture"; "not_divisible" for heads; "unknown_dtype" for a
+            format it lacks or this GPU cannot read; "usage" for parallelism it does not do and devices without a budget.
     """
     if plan.model.architecture in _NOT_SERVED:
         raise KvcalcError(
