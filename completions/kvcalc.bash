@@ -262,8 +262,8 @@ _kvcalc_names() {
             names='text plain json jsonl csv md svg html png'
             ;;
         commands)
-            names='size fit timeline speed waste compare tradeoff check report explain batch models
-                gpus dtypes engines schema completions'
+            names='size fit timeline speed waste compare tradeoff simulate workload check report
+                explain batch models gpus dtypes engines schema completions'
             ;;
         shells)
             names='bash zsh fish powershell'
@@ -350,6 +350,21 @@ _kvcalc_options() {
                 --max-context-length --group !-f,--format !--json !-o,--output !--color !-q,--quiet
                 !-v,--verbose !-h,--help'
             ;;
+        simulate)
+            options='!--trace --requests-per-second --limit !--skip-bad --seed --max-context
+                --encoder-tokens !--allow-long-context --kv-dtype --k-dtype --v-dtype --dtype
+                --weights --weight-bytes --block-size --gpu --gpus --tp --pool --blocks
+                --utilization --reserve --policy --scheduler --max-batched-tokens --max-requests
+                !--prefix-caching !--no-prefix-caching --engine --engine-version --set --clock
+                --step-seconds !--per-request !--series !--solve --max-wait !--chart !--no-chart
+                --layers --kv-heads --head-dim --query-heads --value-dim --parameters
+                --max-context-length --group !-f,--format !--json !-o,--output !--color !-q,--quiet
+                !-v,--verbose !-h,--help'
+            ;;
+        workload)
+            options='--cache-blocks --block-size --limit !--skip-bad --seed !-f,--format !--json
+                !-o,--output !--color !-q,--quiet !-v,--verbose !-h,--help'
+            ;;
         check)
             options='!--measured --gpu --gpu-memory --utilization -c,--context --kv-dtype --dtype
                 --weights --weight-bytes --block-size --tp --pp --dp --dcp --engine-version --set
@@ -410,8 +425,12 @@ _kvcalc_value() {
     case $1:$2 in
         timeline:--output | report:--output)
             : ;;
-        *:--agents | *:--at | *:--average-context | *:--block-size | \
-            *:--cache-block-seq-len | *:--cache-max-entry-count | \
+        simulate:--policy)
+            kind=each_policy comma=1 ;;
+        simulate:--solve)
+            kind=solve_load ;;
+        *:--agents | *:--at | *:--average-context | *:--block-size | *:--blocks | \
+            *:--cache-block-seq-len | *:--cache-blocks | *:--cache-max-entry-count | \
             *:--chunked-prefill-size | *:--concurrency | *:--context | \
             *:--context-length | *:--ctx-size | *:--data-parallel-size | *:--dcp | \
             *:--dcp-size | *:--decode-context-parallel-size | *:--dp | *:--dp-size | \
@@ -419,18 +438,20 @@ _kvcalc_value() {
             | *:--free-gpu-memory-fraction | *:--gpu-memory | *:--gpu-memory-utilization \
             | *:--gpus | *:--group | *:--head-dim | *:--id | *:--input-len | *:--isl | \
             *:--keep | *:--kv-cache-free-gpu-memory-fraction | *:--kv-cache-memory-bytes \
-            | *:--kv-heads | *:--kv-pool | *:--kv-pool-tokens | *:--layers | \
-            *:--max-batch-size | *:--max-context | *:--max-context-length | \
-            *:--max-model-len | *:--max-num-batched-tokens | *:--max-num-seqs | \
-            *:--max-position-embeddings | *:--max-running-requests | *:--max-seq-len | \
-            *:--max-total-tokens | *:--mem-fraction-static | *:--min-memory | \
-            *:--n-gpu-layers | *:--num-attention-heads | *:--num-ctx | \
-            *:--num-hidden-layers | *:--num-key-value-heads | *:--num-kv-heads | \
-            *:--num-layers | *:--osl | *:--output-len | *:--page-size | *:--parallel | \
-            *:--parameters | *:--pipeline-parallel-size | *:--points | *:--pool | *:--pp \
-            | *:--pp-size | *:--prompt | *:--query-heads | *:--request | *:--requests | \
-            *:--reserve | *:--session-len | *:--set | *:--shared-prefix | *:--slots | \
-            *:--swa-full-tokens-ratio | *:--tensor-parallel-size | *:--tokens | \
+            | *:--kv-heads | *:--kv-pool | *:--kv-pool-tokens | *:--layers | *:--limit | \
+            *:--max-batch-size | *:--max-batched-tokens | *:--max-context | \
+            *:--max-context-length | *:--max-model-len | *:--max-num-batched-tokens | \
+            *:--max-num-seqs | *:--max-position-embeddings | *:--max-requests | \
+            *:--max-running-requests | *:--max-seq-len | *:--max-total-tokens | \
+            *:--max-wait | *:--mem-fraction-static | *:--min-memory | *:--n-gpu-layers | \
+            *:--num-attention-heads | *:--num-ctx | *:--num-hidden-layers | \
+            *:--num-key-value-heads | *:--num-kv-heads | *:--num-layers | *:--osl | \
+            *:--output-len | *:--page-size | *:--parallel | *:--parameters | \
+            *:--pipeline-parallel-size | *:--points | *:--pool | *:--pp | *:--pp-size | \
+            *:--prompt | *:--query-heads | *:--request | *:--requests | \
+            *:--requests-per-second | *:--reserve | *:--seed | *:--series | \
+            *:--session-len | *:--set | *:--shared-prefix | *:--slots | *:--step-seconds \
+            | *:--swa-full-tokens-ratio | *:--tensor-parallel-size | *:--tokens | \
             *:--tokens-per-block | *:--tp | *:--tp-size | *:--ubatch-size | *:--users | \
             *:--utilization | *:--value-dim | *:--vendor | *:--waste-fraction | \
             *:--weight-bytes | *:--window | *:-c | *:-dcp | *:-dp | *:-n | *:-ngl | \
@@ -438,6 +459,8 @@ _kvcalc_value() {
             : ;;
         *:--attention)
             kind=attention ;;
+        *:--clock)
+            kind=clock comma=1 ;;
         *:--color)
             kind=color ;;
         *:--cache-type-k | *:--cache-type-v | *:--dtype | *:--k-dtype | \
@@ -445,7 +468,7 @@ _kvcalc_value() {
             kind=dtypes comma=1 ;;
         *:--engine)
             kind=engines comma=1 ;;
-        *:--measured | *:--output | *:-o)
+        *:--measured | *:--output | *:--trace | *:-o)
             kind=files ;;
         *:--format | *:-f)
             kind=formats ;;
@@ -455,6 +478,8 @@ _kvcalc_value() {
             kind=models comma=1 ;;
         *:--policy)
             kind=policy comma=1 ;;
+        *:--scheduler)
+            kind=scheduler comma=1 ;;
         *:--solve)
             kind=solve ;;
         *:--quantization | *:--weights)
@@ -474,6 +499,8 @@ _kvcalc_argument() {
         waste) kind=models comma=1 ;;
         compare) kind=models comma=1 ;;
         tradeoff) kind=models comma=1 ;;
+        simulate) kind=models comma=1 ;;
+        workload) kind=files ;;
         check) kind=files ;;
         report) kind=models comma=1 ;;
         explain) kind=models ;;

@@ -12,6 +12,8 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         'waste' = 'what allocation wastes'
         'compare' = 'what each technique saves'
         'tradeoff' = 'work saved for memory spent'
+        'simulate' = 'a stream of requests'
+        'workload' = 'what a trace asks for'
         'check' = 'an engine''s start-up log beside kvcalc''s figures'
         'report' = 'one page for a deployment'
         'explain' = 'the subject, page by page'
@@ -130,9 +132,9 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
             'text', 'plain', 'json', 'jsonl', 'csv', 'md', 'svg', 'html', 'png'
         )
         'commands' = @(
-            'size', 'fit', 'timeline', 'speed', 'waste', 'compare', 'tradeoff', 'check',
-            'report', 'explain', 'batch', 'models', 'gpus', 'dtypes', 'engines', 'schema',
-            'completions'
+            'size', 'fit', 'timeline', 'speed', 'waste', 'compare', 'tradeoff', 'simulate',
+            'workload', 'check', 'report', 'explain', 'batch', 'models', 'gpus', 'dtypes',
+            'engines', 'schema', 'completions'
         )
         'shells' = @(
             'bash', 'zsh', 'fish', 'powershell'
@@ -373,31 +375,33 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         )
     }
     $valued = @(
-        '--agents', '--at', '--attention', '--average-context', '--block-size',
-        '--cache-block-seq-len', '--cache-max-entry-count', '--cache-type-k', '--cache-type-v',
-        '--chunked-prefill-size', '--color', '--concurrency', '--context', '--context-length',
-        '--ctx-size', '--data-parallel-size', '--dcp', '--dcp-size',
-        '--decode-context-parallel-size', '--dp', '--dp-size', '--dtype', '--encoder-tokens',
-        '--engine', '--engine-version', '--ep', '--ep-size', '--family', '--format',
-        '--free-gpu-memory-fraction', '--gpu', '--gpu-memory', '--gpu-memory-utilization',
-        '--gpus', '--group', '--head-dim', '--id', '--input-len', '--isl', '--k-dtype',
-        '--keep', '--kv-cache-dtype', '--kv-cache-free-gpu-memory-fraction',
-        '--kv-cache-memory-bytes', '--kv-dtype', '--kv-heads', '--kv-pool', '--kv-pool-tokens',
-        '--layers', '--max-batch-size', '--max-context', '--max-context-length',
+        '--agents', '--at', '--attention', '--average-context', '--block-size', '--blocks',
+        '--cache-block-seq-len', '--cache-blocks', '--cache-max-entry-count', '--cache-type-k',
+        '--cache-type-v', '--chunked-prefill-size', '--clock', '--color', '--concurrency',
+        '--context', '--context-length', '--ctx-size', '--data-parallel-size', '--dcp',
+        '--dcp-size', '--decode-context-parallel-size', '--dp', '--dp-size', '--dtype',
+        '--encoder-tokens', '--engine', '--engine-version', '--ep', '--ep-size', '--family',
+        '--format', '--free-gpu-memory-fraction', '--gpu', '--gpu-memory',
+        '--gpu-memory-utilization', '--gpus', '--group', '--head-dim', '--id', '--input-len',
+        '--isl', '--k-dtype', '--keep', '--kv-cache-dtype',
+        '--kv-cache-free-gpu-memory-fraction', '--kv-cache-memory-bytes', '--kv-dtype',
+        '--kv-heads', '--kv-pool', '--kv-pool-tokens', '--layers', '--limit',
+        '--max-batch-size', '--max-batched-tokens', '--max-context', '--max-context-length',
         '--max-model-len', '--max-num-batched-tokens', '--max-num-seqs',
-        '--max-position-embeddings', '--max-running-requests', '--max-seq-len',
-        '--max-total-tokens', '--measured', '--mem-fraction-static', '--min-memory', '--model',
-        '--model-id', '--model-path', '--n-gpu-layers', '--num-attention-heads', '--num-ctx',
-        '--num-hidden-layers', '--num-key-value-heads', '--num-kv-heads', '--num-layers',
-        '--osl', '--output', '--output-len', '--page-size', '--parallel', '--parameters',
-        '--pipeline-parallel-size', '--points', '--policy', '--pool', '--pp', '--pp-size',
-        '--prompt', '--quantization', '--query-heads', '--request', '--requests', '--reserve',
-        '--session-len', '--set', '--shared-prefix', '--slots', '--solve',
-        '--swa-full-tokens-ratio', '--tensor-parallel-size', '--tokens', '--tokens-per-block',
-        '--tp', '--tp-size', '--ubatch-size', '--users', '--utilization', '--v-dtype',
-        '--value-dim', '--vendor', '--waste-fraction', '--weight-bytes', '--weights',
-        '--window', '-c', '-ctk', '-ctv', '-dcp', '-dp', '-f', '-hf', '-m', '-n', '-ngl', '-np',
-        '-o', '-pp', '-tp', '-ub'
+        '--max-position-embeddings', '--max-requests', '--max-running-requests',
+        '--max-seq-len', '--max-total-tokens', '--max-wait', '--measured',
+        '--mem-fraction-static', '--min-memory', '--model', '--model-id', '--model-path',
+        '--n-gpu-layers', '--num-attention-heads', '--num-ctx', '--num-hidden-layers',
+        '--num-key-value-heads', '--num-kv-heads', '--num-layers', '--osl', '--output',
+        '--output-len', '--page-size', '--parallel', '--parameters', '--pipeline-parallel-size',
+        '--points', '--policy', '--pool', '--pp', '--pp-size', '--prompt', '--quantization',
+        '--query-heads', '--request', '--requests', '--requests-per-second', '--reserve',
+        '--scheduler', '--seed', '--series', '--session-len', '--set', '--shared-prefix',
+        '--slots', '--solve', '--step-seconds', '--swa-full-tokens-ratio',
+        '--tensor-parallel-size', '--tokens', '--tokens-per-block', '--tp', '--tp-size',
+        '--trace', '--ubatch-size', '--users', '--utilization', '--v-dtype', '--value-dim',
+        '--vendor', '--waste-fraction', '--weight-bytes', '--weights', '--window', '-c', '-ctk',
+        '-ctv', '-dcp', '-dp', '-f', '-hf', '-m', '-n', '-ngl', '-np', '-o', '-pp', '-tp', '-ub'
     )
     $spellings = @{
         '--max-model-len' = '--context'
@@ -474,6 +478,8 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         'waste' = 'models', @()
         'compare' = 'models', @()
         'tradeoff' = 'models', @()
+        'simulate' = 'models', @()
+        'workload' = 'files', @()
         'check' = 'files', @()
         'report' = 'models', @()
         'explain' = 'models', @()
@@ -700,6 +706,64 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--parameters'), 'parameters, for the weights', '', $true)
         , @(@('--max-context-length'), 'the model''s maximum', '', $true)
         , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as ''52*sliding_window:8x128:1024''; repeat it', '', $true)
+        , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
+        )
+        'simulate' = $shared + @(
+        , @(@('--trace'), 'requests: JSON Lines or CSV, gzip or not, - for stdin; or a spec like poisson:rate=5,prompt=1000,output=200', 'files', $false)
+        , @(@('--requests-per-second'), 'scale the trace''s times to this rate', '', $true)
+        , @(@('--limit'), 'read at most so many requests', '', $true)
+        , @(@('--skip-bad'), 'count lines that are no request and go on', '', $false)
+        , @(@('--seed'), 'of a synthetic workload', '', $true)
+        , @(@('--max-context'), 'what a request may reach; naive reserves it', '', $true)
+        , @(@('--encoder-tokens'), 'audio, image or source tokens the decoder attends to', '', $true)
+        , @(@('--allow-long-context'), 'compute beyond the model''s maximum', '', $false)
+        , @(@('--kv-dtype'), 'bf16 fp8 int8 q8_0 …   all: kvcalc dtypes', 'dtypes', $true)
+        , @(@('--k-dtype'), 'keys apart', 'dtypes', $true)
+        , @(@('--v-dtype'), 'values apart', 'dtypes', $true)
+        , @(@('--dtype'), 'the model''s own dtype (activations, conv states)', 'dtypes', $true)
+        , @(@('--weights'), 'the weights'' storage: bf16 fp8 int8 int4 awq …', 'weights', $true)
+        , @(@('--weight-bytes'), 'the weights'' size, like 35GiB', '', $true)
+        , @(@('--block-size'), 'tokens in a page', '', $true)
+        , @(@('--gpu'), 'h100, a100-80, 4090, 8xh100 …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpus'), 'how many of them; alone it sets --tp', '', $true)
+        , @(@('--tp'), 'tensor parallel: KV heads split, then copied', '', $true)
+        , @(@('--pool'), 'memory for KV cache, like 45GiB', '', $true)
+        , @(@('--blocks'), 'blocks of the pool, vLLM''s null block included', '', $true)
+        , @(@('--utilization'), 'share of the memory to use', '', $true)
+        , @(@('--reserve'), 'memory of each GPU to leave alone', '', $true)
+        , @(@('--policy'), 'naive pow2 exact paged; several side by side', 'each_policy', $true)
+        , @(@('--scheduler'), 'vllm, or static: batch after batch', 'scheduler', $true)
+        , @(@('--max-batched-tokens'), 'tokens of a step', '', $true)
+        , @(@('--max-requests'), 'requests at once', '', $true)
+        , @(@('--prefix-caching'), 'share equal prefixes, as vLLM does', '', $false)
+        , @(@('--no-prefix-caching'), 'share nothing', '', $false)
+        , @(@('--engine'), 'whose rules: none is the textbook', 'engines', $true)
+        , @(@('--engine-version'), 'that engine''s release', '', $true)
+        , @(@('--set'), 'an engine setting by its own name; repeat it', '', $true)
+        , @(@('--clock'), 'seconds by the roofline, or steps', 'clock', $true)
+        , @(@('--step-seconds'), 'what a step lasts with --clock steps', '', $true)
+        , @(@('--per-request'), 'a row for each request', '', $false)
+        , @(@('--series'), 'how many steps to list, or all', '', $false)
+        , @(@('--solve'), 'rate: the highest without queues; gpus: the fewest', 'solve_load', $false)
+        , @(@('--max-wait'), 'seconds that 99% may wait, for --solve', '', $true)
+        , @(@('--chart'), 'draw the chart, as a terminal shows by default', '', $false)
+        , @(@('--no-chart'), 'leave the chart out', '', $false)
+        , @(@('--layers'), 'layers, all alike', '', $true)
+        , @(@('--kv-heads'), 'KV heads of a layer', '', $true)
+        , @(@('--head-dim'), 'elements of a head', '', $true)
+        , @(@('--query-heads'), 'query heads, for MHA beside it', '', $true)
+        , @(@('--value-dim'), 'elements of a value head', '', $true)
+        , @(@('--parameters'), 'parameters, for the weights', '', $true)
+        , @(@('--max-context-length'), 'the model''s maximum', '', $true)
+        , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as ''52*sliding_window:8x128:1024''; repeat it', '', $true)
+        , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
+        )
+        'workload' = $shared + @(
+        , @(@('--cache-blocks'), 'replay prompts through an LRU of so many blocks; 0 is endless', '', $true)
+        , @(@('--block-size'), 'tokens in a page', '', $true)
+        , @(@('--limit'), 'read at most so many requests', '', $true)
+        , @(@('--skip-bad'), 'count lines that are no request and go on', '', $false)
+        , @(@('--seed'), 'of a synthetic workload', '', $true)
         , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
         )
         'check' = $shared + @(

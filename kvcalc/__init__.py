@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from kvcalc.api.explain import explain as explain
     from kvcalc.api.fit import fit as fit
     from kvcalc.api.report import report as report
+    from kvcalc.api.simulate import simulate as simulate
     from kvcalc.api.size import size as size
     from kvcalc.api.speed import speed as speed
     from kvcalc.api.timeline import timeline as timeline
     from kvcalc.api.tradeoff import tradeoff as tradeoff
     from kvcalc.api.waste import waste as waste
+    from kvcalc.api.workload import workload as workload
     from kvcalc.core.errors import KvcalcError as KvcalcError
     from kvcalc.core.model import Model as Model
 
@@ -43,6 +45,8 @@ HOMES = {
     "dtypes": "kvcalc.api.catalog",
     "check": "kvcalc.api.check",
     "explain": "kvcalc.api.explain",
+    "simulate": "kvcalc.api.simulate",
+    "workload": "kvcalc.api.workload",
     "report": "kvcalc.api.report",
 }
 __all__ = ["__version__", *HOMES]

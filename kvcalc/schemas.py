@@ -23,6 +23,8 @@ RESULTS = {
     "gpus": ("kvcalc.core.results.catalog:Listing",),
     "dtypes": ("kvcalc.core.results.catalog:Listing",),
     "check": ("kvcalc.core.results.check:CheckResult",),
+    "simulate": ("kvcalc.core.results.simulate:SimulateResult",),
+    "workload": ("kvcalc.core.results.workload:WorkloadResult",),
     "explain": ("kvcalc.core.results.explain:ExplainResult",),
     "report": ("kvcalc.core.results.report:ReportResult",),
     "engines": ("kvcalc.core.results.engines:EnginesResult",),

@@ -9,8 +9,8 @@ from kvcalc.cli.options import COMMON, OPTIONS, Option
 
 #: Commands in the order of the overview, by group.
 GROUPS = (
-    ("Calculate", ("size", "fit", "timeline", "speed", "waste", "compare", "tradeoff")),
-    ("Read and report", ("check", "report", "explain", "batch")),
+    ("Calculate", ("size", "fit", "timeline", "speed", "waste", "compare", "tradeoff", "simulate")),
+    ("Read and report", ("workload", "check", "report", "explain", "batch")),
     ("Look up", ("models", "gpus", "dtypes", "engines", "schema", "completions")),
 )
 COMMANDS = tuple(name for _, names in GROUPS for name in names)

@@ -241,7 +241,7 @@ def test_a_custom_model_fits_too() -> None:
     )
 
     assert (r.ranks[0].kv_bytes_per_token, r.kv_pool_tokens) == (34_304, 375_609)
-    assert r.line.startswith("kvcalc fit --gpus 4 --kv-pool 12884901888 --layers 67")
+    assert r.line.startswith("kvcalc fit --gpus 4 --engine none --kv-pool 12884901888 --layers 67")
 
 
 def test_lists_are_lists() -> None:

@@ -99,8 +99,8 @@ def complete(request: pytest.FixtureRequest, environment: dict[str, str], work: 
 
 
 @pytest.mark.parametrize(("line", "expected"), [
-    ("kvcalc si", ["size"]),
-    ("kvcalc -f json si", ["size"]),
+    ("kvcalc si", ["simulate", "size"]),
+    ("kvcalc -f json si", ["simulate", "size"]),
     ("kvcalc size llama-3.1", ["llama-3.1-405b", "llama-3.1-70b", "llama-3.1-8b"]),
     ("kvcalc size --max-model-len 32k llama-3.1-4", ["llama-3.1-405b"]),
     ("kvcalc size -tp 2 llama-3.1-4", ["llama-3.1-405b"]),

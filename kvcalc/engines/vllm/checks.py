@@ -35,7 +35,8 @@ def check(plan: Plan) -> None:
 
     Raises:
         KvcalcError: "unsupported_architecture"; "not_divisible" for heads; "unknown_dtype" for a
-            format it lacks or this GPU cannot read; "usage" for parallelism it does not do and devices without a budget.
+            format it lacks or this GPU cannot read; "usage" for parallelism it does not do and
+            devices without a budget.
     """
     if plan.model.architecture in _NOT_SERVED:
         raise KvcalcError(

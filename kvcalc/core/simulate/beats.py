@@ -1,0 +1,88 @@
+"""When decoding requests begin new blocks, counted instead of visited.
+
+A request with c stored tokens begins a block in the step in which c is a multiple of the block
+size B, and again every B steps. So requests fall into B classes by the step, modulo B, and k steps
+of any number of requests cost one look at the classes.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+
+class Beats:
+    """Decoding requests by the step, modulo B, in which they begin a block."""
+
+    __slots__ = ("counts", "running", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.counts = [0] * size
+        self.running = 0
+
+    def seat(self, step: int, computed: int) -> int:
+        """The class of a request with `computed` stored tokens when `step` begins."""
+        return (step - computed) % self.size
+
+    def join(self, seat: int) -> None:
+        """One more request of this class."""
+        self.counts[seat] += 1
+        self.running += 1
+
+    def leave(self, seat: int) -> None:
+        """One fewer."""
+        self.counts[seat] -= 1
+        self.running -= 1
+
+    def at(self, step: int) -> int:
+        """Blocks begun in `step`."""
+        return self.counts[step % self.size]
+
+    def begun(self, step: int, steps: int) -> int:
+        """Blocks begun in `steps` steps from `step` on."""
+        rounds, rest = divmod(steps, self.size)
+        return rounds * self.running + sum(self._slice(step, rest))
+
+    def ramp(self, step: int, steps: int) -> tuple[int, int]:
+        """Blocks begun, and the sum over the steps of those begun up to and in each.
+
+        Blocks of 16, one request that begins one in the first of 20 steps: 2 begun (steps 0 and
+        16), and 16 · 1 + 4 · 2 = 24.
+        """
+        rounds, rest = divmod(steps, self.size)
+        if not rounds:
+            begun = list(accumulate(self._slice(step, rest)))
+            return (begun[-1], sum(begun)) if begun else (0, 0)
+        one = sum(accumulate(self._slice(step, self.size)))
+        size, running = self.size, self.running
+        # Round r starts with r · running blocks begun; so does the rest after all rounds.
+        area = rounds * one + size * running * (rounds * (rounds - 1) // 2)
+        tail = list(accumulate(self._slice(step, rest)))
+        area += rest * rounds * running + sum(tail)
+        return rounds * running + (tail[-1] if tail else 0), area
+
+    def _slice(self, step: int, steps: int) -> list[int]:
+        """Blocks begun in each of `steps` ≤ B steps."""
+        start = step % self.size
+        end = start + steps
+        counts = self.counts
+        if end <= self.size:
+            return counts[start:end]
+        return counts[start:] + counts[: end - self.size]
+
+    def enough(self, step: int, most: int, free: int) -> int:
+        """The most steps, up to `most`, that begin at most `free` blocks."""
+        # No request begins more than one block a round.
+        if (most // self.size + 1) * self.running <= free or self.begun(step, most) <= free:
+            return most
+        if not self.running:
+            return most
+        rounds = free // self.running
+        left = free - rounds * self.running
+        steps = rounds * self.size
+        for begun in self._slice(step, self.size):
+            left -= begun
+            if left < 0:
+                break
+            steps += 1
+        return min(steps, most)
