@@ -8,7 +8,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# A busy machine is no failure; in CI hypothesis loads its own profile, which repeats itself.
+if "CI" not in os.environ:
+    hypothesis.settings.register_profile("patient", deadline=None)
+    hypothesis.settings.load_profile("patient")
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Variables that would change what the program says.

@@ -117,19 +117,21 @@ class Queue:
         self.idle += 1
         return True
 
-    def store(self, count: int, *, own: bool) -> Run | None:
-        """`count` full blocks of nobody else to the tail; `own` if their request may come back."""
+    def stow(self, count: int) -> Run:
+        """`count` full blocks to the tail, where their request may find them again."""
+        run = Run(count)
+        self._order[run] = None
         self.idle += count
-        if own:
-            run = Run(count)
-            self._order[run] = None
-            return run
+        return run
+
+    def store(self, count: int) -> None:
+        """`count` full blocks to the tail that nobody can hit."""
+        self.idle += count
         last = next(reversed(self._order), None)
         if isinstance(last, _Nobodys):
             last.count += count
         else:
             self._order[_Nobodys(count)] = None
-        return None
 
     def shelve(self, name: Hashable) -> None:
         """A full block of nobody else to the tail, where its request may find it again."""

@@ -109,8 +109,10 @@ class Cached(Counted):
         free = full - len(job.shared)
         if rest:
             queue.fresh += 1
-        if free:
-            job.run = queue.store(free, own=keep)
+        if free and keep:
+            job.run = queue.stow(free)
+        elif free:
+            queue.store(free)
         if rest:
             free += 1
         for block in reversed(job.shared):

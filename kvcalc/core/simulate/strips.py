@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from math import lcm
 
-from kvcalc.core.simulate.blocks import Block, Queue
+from kvcalc.core.simulate.blocks import Block, Queue, Run
 from kvcalc.core.simulate.job import CHUNKED, STATE, WINDOW, GroupSpec, Job, Settings
 from kvcalc.core.units import cdiv
 
@@ -30,7 +30,8 @@ class Holding:
     def __init__(self, strips: list[Strip]) -> None:
         self.strips = strips
         #: By group, the blocks without a name that its window left last, in one step.
-        self.youngest: list[Block | Run | None] = [None] * len(strips)
+        #: Either one, or a run and its first place.
+        self.youngest: list[Block | tuple[Run, int] | None] = [None] * len(strips)
         #: Stored tokens before its last step.
         self.before = 0
         #: Blocks of the prompt get their names only while it decodes: hits end at longer steps.
@@ -124,12 +125,12 @@ class Groups:
         bare = first
         if strip.named:
             bare += sum(1 for place in range(first, gone) if place in strip.named)
-        young: Block | Run | None = None
+        youngest = job.memory.youngest
+        youngest[group] = None
         if gone - bare == 1:
-            young = self.queue.lay()
+            youngest[group] = self.queue.lay()
         elif gone > bare:
-            young = self.queue.store(gone - bare, own=True)
-        job.memory.youngest[group] = young
+            youngest[group] = (self.queue.stow(gone - bare), bare)
         return gone - bare + self.free(job, group, (first, bare), computed, own=False)
 
     def free(
@@ -149,7 +150,7 @@ class Groups:
             partial = end - max(min(full, end), first)
             queue.fresh += partial
             if end - first > partial:
-                queue.store(end - first - partial, own=False)
+                queue.store(end - first - partial)
             return end - first
         given = 0
         for place in range(end - 1, first - 1, -1):
@@ -163,7 +164,7 @@ class Groups:
             elif own:
                 queue.shelve(name_of(job, group, place))
             else:
-                queue.store(1, own=False)
+                queue.store(1)
         return given
 
     def remember(self, job: Job) -> None:
@@ -173,9 +174,9 @@ class Groups:
             if isinstance(young, Block):
                 self.queue.name(young, name_of(job, group, strip.gone - 1))
             elif young is not None:
-                first = strip.gone - memory.slid[group]
-                names = [name_of(job, group, first + i) for i in range(young.count)]
-                self.queue.spell(young, names)
+                run, first = young
+                names = [name_of(job, group, first + i) for i in range(run.count)]
+                self.queue.spell(run, names)
 
     def next_change(self, job: Job, computed: int) -> int:
         """Stored tokens, `computed` or more, at which a block goes, or gets its name, or it calms.
