@@ -53,10 +53,11 @@ def overview() -> str:
     lines.append("")
     for group, names in GROUPS:
         lines.append(group)
-        lines += [f"  {name:<10} {spec_of(name).summary}" for name in names]
+        lines += [f"  {name:<12} {spec_of(name).summary}" for name in names]
     lines += [
         "",
-        "MODEL   a preset (llama-3.1-70b), or --layers N --kv-heads N --head-dim N",
+        "MODEL   a preset (llama-3.1-70b), a config.json, .safetensors or .gguf file or",
+        "        folder, hf:ORG/NAME, or --layers N --kv-heads N --head-dim N",
         "Everywhere",
     ]
     from kvcalc.cli.options import OPTIONS  # noqa: PLC0415 - only help walks them all
@@ -69,7 +70,7 @@ def overview() -> str:
         "",
         "  kvcalc size llama-3.1-70b",
         "  kvcalc fit llama-3.1-70b --gpu h100 --weights int4 -c 4096",
-        "  kvcalc timeline llama-3.1-70b --prompt 4096 --output 4096",
+        "  kvcalc fit -- vllm serve Qwen/Qwen3-8B --max-model-len 32k -tp 2",
         "Exit code: 0 yes, 1 no (does not fit), 2 could not answer.",
     ]
     return "\n".join(lines)

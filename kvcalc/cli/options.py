@@ -119,7 +119,7 @@ _ALL = (
     Option("gpu_memory", ("--gpu-memory",), "SIZE", "memory of one GPU, like 80GiB", MACHINE),
     Option("gpus", ("--gpus",), "N", "how many of them; alone it sets --tp", MACHINE, "1"),
     Option("utilization", ("--utilization",), "FRACTION", "share of the memory to use", MACHINE,
-           "1.0, the textbook's"),
+           "the engine's; all for none"),
     Option("reserve", ("--reserve",), "SIZE", "memory of each GPU to leave alone", MACHINE),
     Option("kv_pool", ("--kv-pool",), "SIZE", "KV pool of one GPU, if you know it", MACHINE),
     Option("kv_pool_tokens", ("--kv-pool-tokens",), "N", "the pool in tokens, if you know it",

@@ -114,7 +114,7 @@ def test_blocks_leave_the_queue_oldest_first() -> None:
     a, b = queue.register("a"), queue.register("b")
     queue.drop(b)
     queue.drop(a)
-    queue.store(3, own=False)
+    queue.store(3)
     assert (queue.fresh, queue.idle) == (2, 5)
     queue.take(3)
     assert queue.find("b") is None
@@ -122,6 +122,26 @@ def test_blocks_leave_the_queue_oldest_first() -> None:
     queue.hold(a)
     queue.take(2)
     assert (queue.fresh, queue.idle) == (0, 1)
+
+
+def test_a_run_with_names_is_hit_block_by_block() -> None:
+    queue = Queue(0)
+    run = queue.stow(4)
+    queue.store(1)
+    queue.take(1)
+    queue.spell(run, ["a", "b", "c"])
+    middle = queue.find("b")
+    assert middle is not None
+    queue.hold(middle)
+    assert queue.idle == 3
+    # The last goes first.
+    queue.take(1)
+    assert (queue.find("c"), queue.find("b")) == (None, middle)
+    first = queue.find("a")
+    assert first is not None
+    queue.hold(first)
+    queue.take(1)
+    assert queue.idle == 0
 
 
 def test_a_hit_takes_the_oldest_twin() -> None:

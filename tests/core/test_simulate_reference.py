@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kvcalc.core.flops import Attention
@@ -33,6 +33,33 @@ GROUPS = (
     [GroupSpec("chunked", 4, 12)],
     [GroupSpec("full", 4), GroupSpec("chunked", 4, 8)],
 )
+
+
+def small(
+    groups: int,
+    blocks: int,
+    budget: int,
+    seats: int,
+    sizes: list[tuple[int, int, int]],
+    **other: Any,
+) -> Any:
+    """A workload that once went wrong: (step, prompt, output) of each request."""
+    engine = Settings(budget, seats, scheduler_reserve_full_isl=False)._replace(**other)
+    arrivals = [Arrival(f"r{i}", *size) for i, size in enumerate(sizes)]
+    return list(GROUPS[groups]), blocks, engine, arrivals
+
+
+#: What a window has just left is hit again after a preemption.
+LEFT = small(6, 20, 7, 2, [(0, 11, 20), (0, 14, 22)])
+#: The same, where the block that it left last is taken already, and one behind it is not.
+BEHIND = small(6, 27, 20, 3, [(0, 20, 10), (0, 5, 9), (0, 29, 1)])
+#: Two windows, and a request that stops in the middle of its prompt.
+STOPS = small(7, 26, 4, 2, [(0, 1, 13), (0, 21, 13), (0, 17, 1)])
+#: A request that has ended gives way to another before its blocks are free.
+ENDED = small(
+    7, 16, 6, 1, [(0, 10, 2), (0, 17, 1), *[(0, 1, 1)] * 4],
+    enable_prefix_caching=False, async_scheduling=True,
+)  # fmt: skip
 
 segments = st.lists(
     st.tuples(st.sampled_from("ABC"), st.integers(1, 14)), min_size=1, max_size=3
@@ -85,6 +112,10 @@ def facts(outcome: Outcome) -> tuple[Any, ...]:
 
 @settings(max_examples=1500, deadline=None)
 @given(workloads())
+@example(LEFT)
+@example(BEHIND)
+@example(STOPS)
+@example(ENDED)
 def test_equals_the_reference_step_by_step(load: Any) -> None:
     groups, blocks, engine, arrivals = load
     slow = Reference(groups, blocks, engine)
@@ -114,6 +145,10 @@ def test_equals_the_reference_step_by_step(load: Any) -> None:
 
 @settings(max_examples=1000, deadline=None)
 @given(workloads())
+@example(LEFT)
+@example(BEHIND)
+@example(STOPS)
+@example(ENDED)
 def test_steps_taken_together_change_nothing(load: Any) -> None:
     seen: list[Seen] = []
     one_by_one = facts(run(load, watch=seen.append))

@@ -23,7 +23,7 @@ class Keys:
         self._next = count(1)
         #: (name of the tokens before, key, offset in its stream, tokens) → name.
         self._names: dict[tuple[int, str, int, int], int] = {}
-        self._prefixes: dict[Segments, list[int]] = {}
+        self._prefixes: dict[Segments, list[Hashable]] = {}
 
     def of(self, prefix: Prefix, prompt: int) -> Sequence[Hashable]:
         """Names of the full blocks among the first `prompt` tokens."""
@@ -40,13 +40,13 @@ class Keys:
         full = prompt // self._size
         return names if full >= len(names) else names[:full]
 
-    def _of_segments(self, prefix: Segments) -> list[int]:
+    def _of_segments(self, prefix: Segments) -> list[Hashable]:
         """Each piece of a block is named after what is before it, its stream and its place there.
 
         [["G", 48]] and [["G", 96]] share three blocks of 16; [["S", 8], ["G", 8]] is a block of
         two pieces.
         """
-        names: list[int] = []
+        names: list[Hashable] = []
         parent, room = 0, self._size
         for key, tokens in prefix:
             offset = 0
@@ -56,7 +56,8 @@ class Keys:
                 offset += take
                 room -= take
                 if not room:
-                    names.append(parent)
+                    # Not a plain number, which may be the id of a block in the trace.
+                    names.append((parent,))
                     room = self._size
         return names
 

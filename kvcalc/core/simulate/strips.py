@@ -122,7 +122,7 @@ class Groups:
         if not self.even or (spec.kind == CHUNKED and spec.span % spec.block_size):
             return self.free(job, group, (first, gone), computed, own=True)
         # All are full, as every later token is beyond them; those with a name come first.
-        bare = first
+        bare: int = first
         if strip.named:
             bare += sum(1 for place in range(first, gone) if place in strip.named)
         youngest = job.memory.youngest
