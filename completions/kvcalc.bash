@@ -299,7 +299,7 @@ _kvcalc_names() {
 _kvcalc_options() {
     case $1 in
         size)
-            options='-c,--context -n,--requests --request --encoder-tokens --shared-prefix
+            options='-c,--context -n,--requests --request --encoder-tokens --shared-prefix !--include-mtp
                 !--allow-long-context --kv-dtype --k-dtype --v-dtype --dtype --weights
                 --weight-bytes --block-size --tp --pp --dcp --engine --engine-version --set --layers
                 --kv-heads --head-dim --query-heads --value-dim --parameters --max-context-length

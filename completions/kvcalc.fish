@@ -468,6 +468,7 @@ complete -c kvcalc -n '__kvcalc_is size fit speed compare report' -s n -l reques
 complete -c kvcalc -n '__kvcalc_is size waste compare' -l request -x -d 'one request of a mixed batch; repeat it'
 complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff simulate report explain' -l encoder-tokens -x -d 'audio, image or source tokens the decoder attends to'
 complete -c kvcalc -n '__kvcalc_is size fit compare report' -l shared-prefix -x -d 'prompt tokens all requests share, stored once'
+complete -c kvcalc -n '__kvcalc_is size; and __kvcalc_unused --include-mtp' -l include-mtp -d 'also the draft (MTP) layers that the config.json names'
 complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff simulate report; and __kvcalc_unused --allow-long-context' -l allow-long-context -d 'compute beyond the model\'s maximum'
 complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff simulate check report explain' -l kv-dtype -x -a '(__kvcalc_offer dtypes ,)' -d 'bf16 fp8 int8 q8_0 …   all: kvcalc dtypes'
 complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff simulate report explain' -l k-dtype -x -a '(__kvcalc_offer dtypes ,)' -d 'keys apart'

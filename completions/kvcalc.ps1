@@ -511,6 +511,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--request'), 'one request of a mixed batch; repeat it', '', $true)
         , @(@('--encoder-tokens'), 'audio, image or source tokens the decoder attends to', '', $true)
         , @(@('--shared-prefix'), 'prompt tokens all requests share, stored once', '', $true)
+        , @(@('--include-mtp'), 'also the draft (MTP) layers that the config.json names', '', $false)
         , @(@('--allow-long-context'), 'compute beyond the model''s maximum', '', $false)
         , @(@('--kv-dtype'), 'bf16 fp8 int8 q8_0 …   all: kvcalc dtypes', 'dtypes', $true)
         , @(@('--k-dtype'), 'keys apart', 'dtypes', $true)

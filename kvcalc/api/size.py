@@ -38,6 +38,7 @@ def size(
     dcp: Count = 1,
     encoder_tokens: Count | None = None,
     shared_prefix: Count | None = None,
+    include_mtp: bool = False,
     allow_long_context: bool = False,
     layers: Count | None = None,
     kv_heads: Count | None = None,
@@ -65,6 +66,8 @@ def size(
         layers, kv_heads, head_dim, query_heads, value_dim, parameters, max_context_length, group
     )
     found = resolve.model_of(model, shape, encoder_tokens)
+    if include_mtp:
+        found = _with_mtp(found, model)
     storage = resolve.storage_of(found, kv_dtype, k_dtype, v_dtype, dtype)
     parallel = resolve.parallel_of(tp, pp, 1, dcp)
     page = None if block_size is None else parse_count(block_size, "--block-size")
@@ -98,6 +101,24 @@ def size(
         store=store,
         warnings=_warnings(found, contexts, shared_prefix),
     )
+
+
+def _with_mtp(found: Model, name: str | Model | None) -> Model:
+    """The model with the draft layers that its config.json names, which only speculation uses.
+
+    Raises:
+        KvcalcError: "usage" for a model that is not read from a config.json.
+    """
+    from dataclasses import replace  # noqa: PLC0415 - loaded already
+
+    from kvcalc.checkpoints.config import read_config  # noqa: PLC0415 - on request alone
+
+    if not isinstance(name, str) or found.source != "config.json":
+        raise KvcalcError(
+            "usage", f"--include-mtp: {found.id} is not read from a config.json",
+            "name the file, or the folder that holds it",
+        )  # fmt: skip
+    return replace(found, layers=read_config(name, include_mtp=True).layers)
 
 
 def _warnings(model: Model, contexts: list[int], prefix: Count | None) -> tuple[Warn, ...]:

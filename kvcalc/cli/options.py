@@ -80,6 +80,8 @@ _ALL = (
            repeat="list"),
     Option("encoder_tokens", ("--encoder-tokens",), "N",
            "audio, image or source tokens the decoder attends to", LOAD, "the model's own"),
+    Option("include_mtp", ("--include-mtp",), "",
+           "also the draft (MTP) layers that the config.json names", LOAD, repeat=""),
     Option("shared_prefix", ("--shared-prefix",), "TOKENS",
            "prompt tokens all requests share, stored once", LOAD),
     Option("average_context", ("--average-context",), "TOKENS",

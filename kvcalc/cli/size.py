@@ -9,7 +9,8 @@ SPEC = Spec(
     "size",
     "how big the cache is",
     (
-        "context", "requests", "request", "encoder_tokens", "shared_prefix", "allow_long_context",
+        "context", "requests", "request", "encoder_tokens", "shared_prefix", "include_mtp",
+        "allow_long_context",
         *KV, "weights", "weight_bytes", "block_size", "tp", "pp", "dcp", *ENGINES, *SHAPE,
     ),
     lists=("context",),
