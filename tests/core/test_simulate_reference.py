@@ -13,8 +13,7 @@ from kvcalc.core.simulate.clock import Lane, Rate, Work
 from kvcalc.core.simulate.job import Arrival, GroupSpec, Settings
 from kvcalc.core.simulate.run import Memory, Outcome
 from kvcalc.core.simulate.run import run as simulate
-from kvcalc.core.simulate.tally import Tally
-from kvcalc.core.simulate.vllm import Seen
+from kvcalc.core.simulate.tally import Seen, Tally
 from tests.core.reference_scheduler import Reference
 
 FULL = [GroupSpec("full", 4)]

@@ -17,8 +17,7 @@ import pytest
 
 from kvcalc.core.simulate.job import Arrival, GroupSpec, Prefix, Settings
 from kvcalc.core.simulate.run import Memory, run
-from kvcalc.core.simulate.tally import Tally
-from kvcalc.core.simulate.vllm import Seen
+from kvcalc.core.simulate.tally import Seen, Tally
 
 _FILE = Path(__file__).parents[1] / "data" / "scheduler_sim.jsonl"
 RECORDS = [json.loads(line) for line in _FILE.read_text(encoding="utf-8").splitlines()]

@@ -12,8 +12,8 @@ from kvcalc.core.simulate.job import FULL, STATE, Arrival, GroupSpec, Job, Setti
 from kvcalc.core.simulate.line import Line
 from kvcalc.core.simulate.reserved import Reserved
 from kvcalc.core.simulate.static import Static
-from kvcalc.core.simulate.tally import Tally
-from kvcalc.core.simulate.vllm import Scheduler, Seen
+from kvcalc.core.simulate.tally import Seen, Tally
+from kvcalc.core.simulate.vllm import Scheduler
 from kvcalc.core.simulate.windowed import Windowed
 
 SCHEDULERS = ("vllm", "static")

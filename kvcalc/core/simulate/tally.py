@@ -21,6 +21,14 @@ class StepRow(NamedTuple):
     cached_blocks: int
 
 
+class Seen(NamedTuple):
+    """One step as an observer sees it: tokens by request, in the order of scheduling."""
+
+    row: StepRow
+    scheduled: dict[str | int, int]
+    preempted: tuple[str | int, ...]
+
+
 class JobRow(NamedTuple):
     """One finished request, in the trace's order. `hit_tokens` are those of its first admission."""
 

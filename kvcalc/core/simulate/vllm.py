@@ -17,23 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 from operator import attrgetter
-from typing import NamedTuple
 
 from kvcalc.core.simulate.clock import Clock
 from kvcalc.core.simulate.counted import Counted
 from kvcalc.core.simulate.job import Job, Settings
 from kvcalc.core.simulate.line import Line
-from kvcalc.core.simulate.tally import StepRow, Tally
+from kvcalc.core.simulate.tally import Seen, StepRow, Tally
 
 _ticket = attrgetter("ticket")
-
-
-class Seen(NamedTuple):
-    """One step as an observer sees it: tokens by request, in the order of scheduling."""
-
-    row: StepRow
-    scheduled: dict[str | int, int]
-    preempted: tuple[str | int, ...]
 
 
 class Scheduler:
