@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kvcalc import resolve
-from kvcalc.api.check_context import SELF_SIZED, buffers_of
+from kvcalc.api.check_context import buffers_of
 from kvcalc.api.check_exact import exact_of
 from kvcalc.api.check_measured import measured_of
 from kvcalc.api.check_predict import Expected, budget_of, of_budget, of_pool
 from kvcalc.api.check_rows import rows_of
 from kvcalc.api.check_setup import Setup, setup_of
+from kvcalc.core.dtypes import GGML_ENGINES
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.results.base import Warn
@@ -94,7 +95,7 @@ def check(
 def _expected(setup: Setup) -> tuple[list[Expected], tuple[Measured, ...]]:
     """What is expected, the surest first, and what the log measured of the engine's budget."""
     log = setup.log
-    if log.engine in SELF_SIZED:
+    if log.engine in GGML_ENGINES:
         return [exact_of(setup), buffers_of(setup)], ()
     held = of_pool(setup)
     budget = budget_of(setup, held.plan)

@@ -11,8 +11,6 @@ from kvcalc.core.results.size import EngineItem
 from kvcalc.core.units import cdiv
 from kvcalc.logs.facts import Fact
 
-#: Engines whose contexts take what their settings ask for, not what is left.
-SELF_SIZED = frozenset({"llama.cpp", "ik_llama.cpp", "ollama"})
 _ROUNDED = "the printed digits"
 
 

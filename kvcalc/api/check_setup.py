@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 from kvcalc import resolve
 from kvcalc.api.check_model import model_of, weights_of
+from kvcalc.api.fit_plan import device_of, memory_of
 from kvcalc.core import fit as core
+from kvcalc.core.dtypes import GGML_ENGINES
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.results.check import Assumed
@@ -131,7 +133,7 @@ def _release(engine: str, version: str | None) -> str | None:
     """The version as the engine's rules take it; None where it is no release of theirs."""
     if version is None:
         return None
-    if engine in {"llama.cpp", "ik_llama.cpp", "ollama"}:
+    if engine in GGML_ENGINES:
         build = re.search(r"\b(?:build |b)([0-9]+)", version)
         return f"b{build[1]}" if build else None
     return version if re.match(r"v?[0-9]", version) else None
@@ -227,16 +229,12 @@ def _machine(
                 raise
             device = core.Device(name=name)
         else:
-            device, shown = core.Device(
-                gpu.id, gpu.name, gpu.vendor, str(gpu.entry.get("architecture", "")),
-                frozenset(gpu.dense_flops), gpu.unified_memory,
-            ), gpu.id  # fmt: skip
-            memory = core.Memory(gpu.memory_bytes, gpu.basis, gpu.low_bytes, gpu.high_bytes)
+            device, memory, shown = device_of(gpu), memory_of(gpu), gpu.id
     total = log.last("memory")
     if asked.get("gpu_memory") is not None:
         size = parse_bytes(asked["gpu_memory"], "--gpu-memory")
         return core.Memory(size), device, shown
-    if total is not None and log.engine not in {"llama.cpp", "ik_llama.cpp", "ollama"}:
+    if total is not None and log.engine not in GGML_ENGINES:
         ends = (int(total.low), int(total.high))
         return core.Memory(int(total.value), "measured", *ends), device, shown
     if memory is not None and _rules(log.engine) is not None:

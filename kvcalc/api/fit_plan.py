@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kvcalc import resolve
 from kvcalc.api.machine import gpu_count
 from kvcalc.core import fit as core
+from kvcalc.core.dtypes import GGML_ENGINES
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.results.fit import GpuInfo
@@ -60,7 +61,7 @@ def engine_of(asked: dict[str, Any]) -> EngineChoice:
     settings = settings_of(engine, given)
     if version is not None and not engine.versioned:
         raise KvcalcError("usage", f"--engine-version: {engine.id} has one set of rules", None)
-    ggml = engine.id in {"llama.cpp", "ik_llama.cpp", "ollama"}
+    ggml = engine.id in GGML_ENGINES
     from kvcalc.engines.coefficients import look_in  # noqa: PLC0415
 
     look_in((resolve.app_dir(),))

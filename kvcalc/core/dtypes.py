@@ -29,7 +29,10 @@ class Dtype(NamedTuple):
     note: str = ""
 
 
-_VLLM, _GGML = ("vllm",), ("llama.cpp", "ik_llama.cpp", "ollama")
+#: Engines on ggml: its block types, GGUF files, fp16 KV unless asked otherwise, and contexts that
+#: take what their settings ask for instead of what is left.
+GGML_ENGINES = ("llama.cpp", "ik_llama.cpp", "ollama")
+_VLLM, _GGML = ("vllm",), GGML_ENGINES
 #: Sources: facts on vLLM's --kv-cache-dtype per backend, ggml's block types, OCP MX and NVFP4.
 DTYPES: dict[str, Dtype] = {
     d.key: d

@@ -192,6 +192,11 @@ def format_bytes(value: int) -> str:
     return f"{trimmed(value, size)}\u00a0{name}"  # the blank is a no-break space
 
 
+def counted(n: int) -> str:
+    """1 request, 2 requests."""
+    return f"{n:,} request" if n == 1 else f"{n:,} requests"
+
+
 def percent(value: float | Fraction, decimals: int = 1) -> str:
     """A fraction in [0, 1] as 63.4%."""
     top, bottom = value.as_integer_ratio()

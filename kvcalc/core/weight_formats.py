@@ -12,6 +12,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
+from kvcalc.core.dtypes import GGML_ENGINES
 from kvcalc.core.errors import KvcalcError, nearest
 from kvcalc.core.units import cdiv, shown
 
@@ -54,7 +55,6 @@ class WeightEstimate(NamedTuple):
 
 _GPU = ("vllm", "sglang", "transformers", "tensorrt-llm")
 _VS, _BNB = ("vllm", "sglang"), ("transformers", "vllm")
-_GGUF = ("llama.cpp", "ik_llama.cpp", "ollama")
 #: key: (bits as a ratio, what stays at 16 bits, aliases, engines, note). Scales per output channel
 #: are spread over 4,096 inputs here; the tensors of a config give them exactly.
 _FORMATS: dict[str, tuple[int, int, str, tuple[str, ...], tuple[str, ...], str]] = {
@@ -170,7 +170,7 @@ def _build(key: str) -> WeightFormat:
         low, typical, high = _MIXES[key]
         note = "GGUF file type, a mix of block types; exact from a .gguf file"
         bits = Fraction(typical, 10_000)
-        return WeightFormat(key, bits, MIX, (f"gguf_{key}",), _GGUF, note, (low, high))
+        return WeightFormat(key, bits, MIX, (f"gguf_{key}",), GGML_ENGINES, note, (low, high))
     top, bottom, keeps, aliases, engines, note = _FORMATS[key]
     span = _SPANS.get(key, (5, 10))
     return WeightFormat(key, Fraction(top, bottom), keeps, aliases, engines, note, span)

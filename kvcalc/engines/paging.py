@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -124,20 +125,20 @@ def states_of(model: Model) -> list[State]:
     return [c for layer in model.layers for c in layer if isinstance(c, State)]
 
 
-class Paged:
+class Paged(ABC):
     """A pool of whole pages; a request takes pages of its own, a shared prefix is stored once."""
 
+    @abstractmethod
     def page(self, plan: Plan) -> int:
         """Tokens of a page."""
-        raise NotImplementedError
 
+    @abstractmethod
     def slots(self, plan: Plan) -> int:
         """Requests at once, whatever the memory; of one replica."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lines(self, plan: Plan, model: Model, stage: int) -> tuple[BudgetLine, ...]:
         """The budget of one GPU of a stage; the last line is the pool."""
-        raise NotImplementedError
 
     def ranks(self, plan: Plan) -> list[RankPlan]:
         """One GPU of each pipeline stage, with its budget and KV pool.

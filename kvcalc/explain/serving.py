@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kvcalc.core.results.explain import Page, Section
 from kvcalc.core.results.fit import FitResult
-from kvcalc.core.units import GIB, cdiv, fixed, percent
+from kvcalc.core.units import GIB, cdiv, counted, fixed, percent
 from kvcalc.explain.subject import BATCH, BLOCK, Subject, grid, page, part, sized
-from kvcalc.explain.words import counted, scale_of, seconds_of
+from kvcalc.explain.words import scale_of, seconds_of
 
 #: Tokens decoded in the page on a request's life.
 _DECODED = 1000

@@ -40,8 +40,3 @@ def kinds_of(g: LayerGroup) -> list[str]:
         "" if g.window_tokens is None else f"{g.window_tokens:,}",
         f"{g.count * g.state_bytes:,}" if g.state_bytes else "",
     ]
-
-
-def counted(n: int, word: str = "request") -> str:
-    """1 request, 2 requests."""
-    return f"{n:,} {word}{'' if n == 1 else 's'}"

@@ -7,9 +7,9 @@ hundredths, computed in integers, so that both come to the same digits.
 
 from __future__ import annotations
 
-from kvcalc.core.units import GIB, fixed, format_bytes
+from kvcalc.core.units import GIB, counted, fixed, format_bytes
 from kvcalc.report.html_figures_more import more_figures
-from kvcalc.report.html_view import Data, Figures, State, View, counted, ends, rounded_up, share
+from kvcalc.report.html_view import Data, Figures, State, View, ends, rounded_up, share
 
 
 def figures(data: Data, state: State, items: dict[str, str]) -> Figures:

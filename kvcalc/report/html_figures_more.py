@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kvcalc.core.units import GIB, cdiv, fixed, format_bytes, trimmed
-from kvcalc.report.html_view import Data, Figures, View, counted, share, unit_for
+from kvcalc.core.units import GIB, cdiv, counted, fixed, format_bytes, trimmed
+from kvcalc.report.html_view import Data, Figures, View, share, unit_for
 
 _KINDS = {
     "sliding_window": "window", "latent": "MLA latent", "chunked": "chunk", "full": "full",

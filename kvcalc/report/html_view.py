@@ -95,11 +95,6 @@ def _pick(values: list[Any], i: int) -> Any:
     return values[0] if len(values) == 1 else values[i]
 
 
-def counted(n: int) -> str:
-    """1 request, 2 requests."""
-    return f"{n:,} request" if n == 1 else f"{n:,} requests"
-
-
 def share(part: int, whole: int) -> str:
     """A place as a percentage of a width, in whole thousandths."""
     q = max(part, 0) * 100_000 // max(whole, 1)

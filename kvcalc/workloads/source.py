@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import sys
 import zlib
 from collections.abc import Iterator
@@ -49,14 +48,6 @@ def text_lines(path: str) -> Iterator[str]:
         raise KvcalcError(
             "unreadable_input", f"{name}: {error.strerror}", "a trace is a file, or - for stdin"
         ) from None
-
-
-def size_of(path: str) -> int | None:
-    """Bytes of a regular file, for a progress bar; None where nobody knows."""
-    try:
-        return os.path.getsize(path) if path != "-" else None
-    except OSError:
-        return None
 
 
 def _open(path: str) -> BinaryIO:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvcalc.core.results.fit import FitList, FitResult, LadderStep, Suggestion
 from kvcalc.core.results.rows import Rows
-from kvcalc.core.units import GIB, MIB, cdiv, fixed, format_bytes
+from kvcalc.core.units import GIB, MIB, cdiv, counted, fixed, format_bytes
 from kvcalc.report.document import (
     Bar,
     BarPart,
@@ -89,7 +89,7 @@ def rows_view(rows: Rows) -> Document:
         cells.append("" if r.fits else f"{up(r.shortfall_bytes)} short")
         body.append(Row(tuple(cells), "✓" if r.fits else "✗"))
     answer = f"{yes} of {len(results)} combinations fit"
-    load = f"{counted(results[0].requests)}"
+    load = counted(results[0].requests)
     verdict = Verdict(
         answer, f"textbook, {load}" if "requests" not in names else "textbook", yes > 0
     )
@@ -131,11 +131,6 @@ def plan_of(r: FitResult) -> str:
     engine = "textbook" if r.engine.id == "none" else f"{r.engine.id} {r.engine.version or ''}"
     named = f"{r.model.name} {weights}".strip()
     return f"{named}, {r.gpu.count} × {gpu}, {engine.strip()}"
-
-
-def counted(n: int) -> str:
-    """1 request, 2 requests."""
-    return f"{n:,} request" if n == 1 else f"{n:,} requests"
 
 
 def _answer(r: FitResult) -> str:
