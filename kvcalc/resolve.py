@@ -310,9 +310,19 @@ def _is_weight_format(name: str) -> bool:
 
 
 def _formatted(model: Model, weights: str, parameters: int | None) -> WeightInfo:
-    from kvcalc.core.weight_formats import weight_bytes, weight_format  # noqa: PLC0415
+    from kvcalc.core.weight_formats import MIX, weight_bytes, weight_format  # noqa: PLC0415
 
     fmt = weight_format(weights)
+    if fmt.keeps == MIX:
+        from kvcalc.core.gguf_shape import gguf_file  # noqa: PLC0415 - GGUF types alone
+
+        file = gguf_file(model, fmt.key)
+        if file is not None:
+            return WeightInfo(
+                file.bytes, 8 * file.bytes / file.elements,
+                tuple(WeightType(*pair) for pair in file.types),
+                "estimated", file.low_bytes, file.high_bytes, fmt.key,
+            )  # fmt: skip
     if parameters is None:
         raise KvcalcError(
             "usage", f"--weights {weights}: {model.id} has no parameter count",

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from kvcalc import resolve
+from kvcalc.checkpoints.source import load_source
 from kvcalc.core.gguf_types import TYPES
 from kvcalc.core.gguf_weights import Shape, Tensor, bits_per_weight, quantized, tensors_of
 
@@ -88,4 +90,26 @@ def test_quantized_files(path: Path) -> None:
                 listed["type"],
                 listed["bytes"],
             )
+    assert not different
+
+
+#: Plain files, and types that no --weights names.
+_ELSEWHERE = {"BF16", "F16", "F32", "Q1_0", "Q2_0"}
+
+
+@pytest.mark.parametrize("path", sources("ggml_quantize", "gguf_quantize"))
+def test_weights_of_a_config_are_the_file_that_quantize_writes(path: Path, tmp_path: Path) -> None:
+    """The way of `--weights q4_k_m`: config.json, parameter count, tensors, their types."""
+    different = []
+    compared = 0
+    for record in records(path):
+        if record["ftype"] in _ELSEWHERE:
+            continue
+        config = tmp_path / "config.json"
+        config.write_text(json.dumps(record["config_min"]), encoding="utf-8")
+        weights = resolve.weights_of(load_source(str(config)), record["ftype"].lower(), None)
+        compared += 1
+        if weights.bytes != record["tensor_bytes"]:
+            different.append((record["name"], weights.bytes, record["tensor_bytes"]))
+    assert compared
     assert not different
