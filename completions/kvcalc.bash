@@ -301,17 +301,17 @@ _kvcalc_options() {
         size)
             options='-c,--context -n,--requests --request --encoder-tokens --shared-prefix !--include-mtp
                 !--allow-long-context --kv-dtype --k-dtype --v-dtype --dtype --weights
-                --weight-bytes --block-size --tp --pp --dcp --engine --engine-version --set --layers
-                --kv-heads --head-dim --query-heads --value-dim --parameters --max-context-length
-                --group !-f,--format !--json !-o,--output !--color !-q,--quiet !-v,--verbose
-                !-h,--help'
+                --weight-bytes --block-size --tp --pp --pp-layers --dcp --engine --engine-version
+                --set --layers --kv-heads --head-dim --query-heads --value-dim --parameters
+                --max-context-length --group !-f,--format !--json !-o,--output !--color !-q,--quiet
+                !-v,--verbose !-h,--help'
             ;;
         fit)
             options='--gpu --gpu-memory --gpus --utilization --reserve --kv-pool --kv-pool-tokens
                 -c,--context -n,--requests --average-context --shared-prefix --encoder-tokens
                 !--allow-long-context --kv-dtype --k-dtype --v-dtype --dtype --weights
-                --weight-bytes --block-size --tp --pp --dp --dcp --ep !--solve !--all !--why
-                --engine --engine-version --set --layers --kv-heads --head-dim --query-heads
+                --weight-bytes --block-size --tp --pp --pp-layers --dp --dcp --ep !--solve !--all
+                !--why --engine --engine-version --set --layers --kv-heads --head-dim --query-heads
                 --value-dim --parameters --max-context-length --group !-f,--format !--json
                 !-o,--output !--color !-q,--quiet !-v,--verbose !-h,--help'
             ;;
@@ -376,10 +376,10 @@ _kvcalc_options() {
             options='--gpu --gpu-memory --gpus --utilization --reserve --kv-pool --kv-pool-tokens
                 -c,--context -n,--requests --average-context --shared-prefix --prompt --output
                 --request --at --max-context --encoder-tokens !--allow-long-context --kv-dtype
-                --k-dtype --v-dtype --dtype --weights --weight-bytes --block-size --tp --pp --dp
-                --dcp --ep --engine --engine-version --set --layers --kv-heads --head-dim
-                --query-heads --value-dim --parameters --max-context-length --group !-f,--format
-                !--json !-o !--color !-q,--quiet !-v,--verbose !-h,--help'
+                --k-dtype --v-dtype --dtype --weights --weight-bytes --block-size --tp --pp
+                --pp-layers --dp --dcp --ep --engine --engine-version --set --layers --kv-heads
+                --head-dim --query-heads --value-dim --parameters --max-context-length --group
+                !-f,--format !--json !-o !--color !-q,--quiet !-v,--verbose !-h,--help'
             ;;
         explain)
             options='-c,--context --gpu --weights --weight-bytes --encoder-tokens --kv-dtype --k-dtype
@@ -447,15 +447,15 @@ _kvcalc_value() {
             *:--num-attention-heads | *:--num-ctx | *:--num-hidden-layers | \
             *:--num-key-value-heads | *:--num-kv-heads | *:--num-layers | *:--osl | \
             *:--output-len | *:--page-size | *:--parallel | *:--parameters | \
-            *:--pipeline-parallel-size | *:--points | *:--pool | *:--pp | *:--pp-size | \
-            *:--prompt | *:--query-heads | *:--request | *:--requests | \
-            *:--requests-per-second | *:--reserve | *:--seed | *:--series | \
-            *:--session-len | *:--set | *:--shared-prefix | *:--slots | *:--step-seconds \
-            | *:--swa-full-tokens-ratio | *:--tensor-parallel-size | *:--tokens | \
-            *:--tokens-per-block | *:--tp | *:--tp-size | *:--ubatch-size | *:--users | \
-            *:--utilization | *:--value-dim | *:--vendor | *:--waste-fraction | \
-            *:--weight-bytes | *:--window | *:-c | *:-dcp | *:-dp | *:-n | *:-ngl | \
-            *:-np | *:-pp | *:-tp | *:-ub)
+            *:--pipeline-parallel-size | *:--points | *:--pool | *:--pp | \
+            *:--pp-layer-partition | *:--pp-layers | *:--pp-size | *:--prompt | \
+            *:--query-heads | *:--request | *:--requests | *:--requests-per-second | \
+            *:--reserve | *:--seed | *:--series | *:--session-len | *:--set | \
+            *:--shared-prefix | *:--slots | *:--step-seconds | *:--swa-full-tokens-ratio \
+            | *:--tensor-parallel-size | *:--tokens | *:--tokens-per-block | *:--tp | \
+            *:--tp-size | *:--ubatch-size | *:--users | *:--utilization | *:--value-dim \
+            | *:--vendor | *:--waste-fraction | *:--weight-bytes | *:--window | *:-c | \
+            *:-dcp | *:-dp | *:-n | *:-ngl | *:-np | *:-pp | *:-tp | *:-ub)
             : ;;
         *:--attention)
             kind=attention ;;

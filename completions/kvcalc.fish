@@ -15,13 +15,13 @@ set -g __kvcalc_valued --agents --at --attention --average-context --block-size 
     --measured --mem-fraction-static --min-memory --model --model-id --model-path \
     --n-gpu-layers --num-attention-heads --num-ctx --num-hidden-layers --num-key-value-heads \
     --num-kv-heads --num-layers --osl --output --output-len --page-size --parallel \
-    --parameters --pipeline-parallel-size --points --policy --pool --pp --pp-size --prompt \
-    --quantization --query-heads --request --requests --requests-per-second --reserve \
-    --scheduler --seed --series --session-len --set --shared-prefix --slots --solve \
-    --step-seconds --swa-full-tokens-ratio --tensor-parallel-size --tokens \
-    --tokens-per-block --tp --tp-size --trace --ubatch-size --users --utilization --v-dtype \
-    --value-dim --vendor --waste-fraction --weight-bytes --weights --window -c -ctk -ctv \
-    -dcp -dp -f -hf -m -n -ngl -np -o -pp -tp -ub
+    --parameters --pipeline-parallel-size --points --policy --pool --pp --pp-layer-partition \
+    --pp-layers --pp-size --prompt --quantization --query-heads --request --requests \
+    --requests-per-second --reserve --scheduler --seed --series --session-len --set \
+    --shared-prefix --slots --solve --step-seconds --swa-full-tokens-ratio \
+    --tensor-parallel-size --tokens --tokens-per-block --tp --tp-size --trace --ubatch-size \
+    --users --utilization --v-dtype --value-dim --vendor --waste-fraction --weight-bytes \
+    --weights --window -c -ctk -ctv -dcp -dp -f -hf -m -n -ngl -np -o -pp -tp -ub
 
 function __kvcalc_names
     switch $argv[1]
@@ -479,6 +479,7 @@ complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste simulate check 
 complete -c kvcalc -n '__kvcalc_is size fit timeline waste compare simulate workload check report' -l block-size -x -d 'tokens in a page'
 complete -c kvcalc -n '__kvcalc_is size fit timeline speed simulate check report' -l tp -x -d 'tensor parallel: KV heads split, then copied'
 complete -c kvcalc -n '__kvcalc_is size fit check report' -l pp -x -d 'pipeline parallel: layers split'
+complete -c kvcalc -n '__kvcalc_is size fit report' -l pp-layers -x -d 'layers of each pipeline stage, as 16,32'
 complete -c kvcalc -n '__kvcalc_is size fit check report' -l dcp -x -d 'decode-context parallel: tokens split, out of tp'
 complete -c kvcalc -n '__kvcalc_is size fit timeline simulate report' -l engine -x -a '(__kvcalc_offer engines ,)' -d 'whose rules: none is the textbook'
 complete -c kvcalc -n '__kvcalc_is size fit timeline simulate check report' -l engine-version -x -d 'that engine\'s release'
@@ -498,7 +499,7 @@ complete -c kvcalc -n '__kvcalc_unused --color' -l color -x -a '(__kvcalc_offer 
 complete -c kvcalc -n '__kvcalc_unused -q --quiet' -s q -l quiet -d 'no warnings on stderr'
 complete -c kvcalc -n '__kvcalc_unused -v --verbose' -s v -l verbose -d 'say where figures come from'
 complete -c kvcalc -n '__kvcalc_unused -h --help' -s h -l help -d 'show help'
-complete -c kvcalc -n '__kvcalc_is fit timeline speed waste simulate check report explain' -l gpu -x -a '(__kvcalc_offer gpus ,)' -d 'h100, a100-80, 4090, 8xh100 …   all: kvcalc gpus'
+complete -c kvcalc -n '__kvcalc_is fit timeline speed waste simulate check report explain' -l gpu -x -a '(__kvcalc_offer gpus ,)' -d 'h100, 4090, 8xh100, 5070ti+5090 (one machine) …   all: kvcalc gpus'
 complete -c kvcalc -n '__kvcalc_is fit timeline check report' -l gpu-memory -x -d 'memory of one GPU, like 80GiB'
 complete -c kvcalc -n '__kvcalc_is fit timeline speed waste simulate report' -l gpus -x -d 'how many of them; alone it sets --tp'
 complete -c kvcalc -n '__kvcalc_is fit simulate check report' -l utilization -x -d 'share of the memory to use'

@@ -394,14 +394,15 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         '--n-gpu-layers', '--num-attention-heads', '--num-ctx', '--num-hidden-layers',
         '--num-key-value-heads', '--num-kv-heads', '--num-layers', '--osl', '--output',
         '--output-len', '--page-size', '--parallel', '--parameters', '--pipeline-parallel-size',
-        '--points', '--policy', '--pool', '--pp', '--pp-size', '--prompt', '--quantization',
-        '--query-heads', '--request', '--requests', '--requests-per-second', '--reserve',
-        '--scheduler', '--seed', '--series', '--session-len', '--set', '--shared-prefix',
-        '--slots', '--solve', '--step-seconds', '--swa-full-tokens-ratio',
-        '--tensor-parallel-size', '--tokens', '--tokens-per-block', '--tp', '--tp-size',
-        '--trace', '--ubatch-size', '--users', '--utilization', '--v-dtype', '--value-dim',
-        '--vendor', '--waste-fraction', '--weight-bytes', '--weights', '--window', '-c', '-ctk',
-        '-ctv', '-dcp', '-dp', '-f', '-hf', '-m', '-n', '-ngl', '-np', '-o', '-pp', '-tp', '-ub'
+        '--points', '--policy', '--pool', '--pp', '--pp-layer-partition', '--pp-layers',
+        '--pp-size', '--prompt', '--quantization', '--query-heads', '--request', '--requests',
+        '--requests-per-second', '--reserve', '--scheduler', '--seed', '--series',
+        '--session-len', '--set', '--shared-prefix', '--slots', '--solve', '--step-seconds',
+        '--swa-full-tokens-ratio', '--tensor-parallel-size', '--tokens', '--tokens-per-block',
+        '--tp', '--tp-size', '--trace', '--ubatch-size', '--users', '--utilization',
+        '--v-dtype', '--value-dim', '--vendor', '--waste-fraction', '--weight-bytes',
+        '--weights', '--window', '-c', '-ctk', '-ctv', '-dcp', '-dp', '-f', '-hf', '-m', '-n',
+        '-ngl', '-np', '-o', '-pp', '-tp', '-ub'
     )
     $spellings = @{
         '--max-model-len' = '--context'
@@ -417,6 +418,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         '-pp' = '--pp'
         '--pipeline-parallel-size' = '--pp'
         '--pp-size' = '--pp'
+        '--pp-layer-partition' = '--pp-layers'
         '-dp' = '--dp'
         '--data-parallel-size' = '--dp'
         '--dp-size' = '--dp'
@@ -522,6 +524,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--block-size'), 'tokens in a page', '', $true)
         , @(@('--tp'), 'tensor parallel: KV heads split, then copied', '', $true)
         , @(@('--pp'), 'pipeline parallel: layers split', '', $true)
+        , @(@('--pp-layers'), 'layers of each pipeline stage, as 16,32', '', $true)
         , @(@('--dcp'), 'decode-context parallel: tokens split, out of tp', '', $true)
         , @(@('--engine'), 'whose rules: none is the textbook', 'engines', $true)
         , @(@('--engine-version'), 'that engine''s release', '', $true)
@@ -537,7 +540,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
         )
         'fit' = $shared + @(
-        , @(@('--gpu'), 'h100, a100-80, 4090, 8xh100 …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpu'), 'h100, 4090, 8xh100, 5070ti+5090 (one machine) …   all: kvcalc gpus', 'gpus', $true)
         , @(@('--gpu-memory'), 'memory of one GPU, like 80GiB', '', $true)
         , @(@('--gpus'), 'how many of them; alone it sets --tp', '', $true)
         , @(@('--utilization'), 'share of the memory to use', '', $true)
@@ -559,6 +562,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--block-size'), 'tokens in a page', '', $true)
         , @(@('--tp'), 'tensor parallel: KV heads split, then copied', '', $true)
         , @(@('--pp'), 'pipeline parallel: layers split', '', $true)
+        , @(@('--pp-layers'), 'layers of each pipeline stage, as 16,32', '', $true)
         , @(@('--dp'), 'data parallel: whole replicas', '', $true)
         , @(@('--dcp'), 'decode-context parallel: tokens split, out of tp', '', $true)
         , @(@('--ep'), 'expert parallel: whole experts split', '', $true)
@@ -587,7 +591,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--max-context'), 'what naive allocation reserves for each request', '', $true)
         , @(@('--encoder-tokens'), 'audio, image or source tokens the decoder attends to', '', $true)
         , @(@('--allow-long-context'), 'compute beyond the model''s maximum', '', $false)
-        , @(@('--gpu'), 'h100, a100-80, 4090, 8xh100 …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpu'), 'h100, 4090, 8xh100, 5070ti+5090 (one machine) …   all: kvcalc gpus', 'gpus', $true)
         , @(@('--gpu-memory'), 'memory of one GPU, like 80GiB', '', $true)
         , @(@('--gpus'), 'how many of them; alone it sets --tp', '', $true)
         , @(@('--tp'), 'tensor parallel: KV heads split, then copied', '', $true)
@@ -614,7 +618,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('-o'), 'write there, whole or not at all', 'files', $false)
         )
         'speed' = $shared + @(
-        , @(@('--gpu'), 'h100, a100-80, 4090, 8xh100 …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpu'), 'h100, 4090, 8xh100, 5070ti+5090 (one machine) …   all: kvcalc gpus', 'gpus', $true)
         , @(@('--gpus'), 'how many of them; alone it sets --tp', '', $true)
         , @(@('--tp'), 'tensor parallel: KV heads split, then copied', '', $true)
         , @(@('-c', '--context'), 'context of one request; 8K,32K makes a table', '', $true)
@@ -653,7 +657,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--weight-bytes'), 'the weights'' size, like 35GiB', '', $true)
         , @(@('--block-size'), 'tokens in a page', '', $true)
         , @(@('--pool'), 'memory for KV cache, like 45GiB', '', $true)
-        , @(@('--gpu'), 'h100, a100-80, 4090, 8xh100 …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpu'), 'h100, 4090, 8xh100, 5070ti+5090 (one machine) …   all: kvcalc gpus', 'gpus', $true)
         , @(@('--gpus'), 'how many of them; alone it sets --tp', '', $true)
         , @(@('--policy'), 'naive pow2 exact paged; repeat it', 'policy', $true)
         , @(@('--layers'), 'layers, all alike', '', $true)
@@ -725,7 +729,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--weights'), 'the weights'' storage: bf16 fp8 int8 int4 awq …', 'weights', $true)
         , @(@('--weight-bytes'), 'the weights'' size, like 35GiB', '', $true)
         , @(@('--block-size'), 'tokens in a page', '', $true)
-        , @(@('--gpu'), 'h100, a100-80, 4090, 8xh100 …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpu'), 'h100, 4090, 8xh100, 5070ti+5090 (one machine) …   all: kvcalc gpus', 'gpus', $true)
         , @(@('--gpus'), 'how many of them; alone it sets --tp', '', $true)
         , @(@('--tp'), 'tensor parallel: KV heads split, then copied', '', $true)
         , @(@('--pool'), 'memory for KV cache, like 45GiB', '', $true)
@@ -769,7 +773,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         )
         'check' = $shared + @(
         , @(@('--measured'), 'write the measured overheads there, as an engine profile', 'files', $false)
-        , @(@('--gpu'), 'h100, a100-80, 4090, 8xh100 …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpu'), 'h100, 4090, 8xh100, 5070ti+5090 (one machine) …   all: kvcalc gpus', 'gpus', $true)
         , @(@('--gpu-memory'), 'memory of one GPU, like 80GiB', '', $true)
         , @(@('--utilization'), 'share of the memory to use', '', $true)
         , @(@('-c', '--context'), 'context of one request; 8K,32K makes a table', '', $true)
@@ -795,7 +799,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
         )
         'report' = $shared + @(
-        , @(@('--gpu'), 'h100, a100-80, 4090, 8xh100 …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpu'), 'h100, 4090, 8xh100, 5070ti+5090 (one machine) …   all: kvcalc gpus', 'gpus', $true)
         , @(@('--gpu-memory'), 'memory of one GPU, like 80GiB', '', $true)
         , @(@('--gpus'), 'how many of them; alone it sets --tp', '', $true)
         , @(@('--utilization'), 'share of the memory to use', '', $true)
@@ -822,6 +826,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--block-size'), 'tokens in a page', '', $true)
         , @(@('--tp'), 'tensor parallel: KV heads split, then copied', '', $true)
         , @(@('--pp'), 'pipeline parallel: layers split', '', $true)
+        , @(@('--pp-layers'), 'layers of each pipeline stage, as 16,32', '', $true)
         , @(@('--dp'), 'data parallel: whole replicas', '', $true)
         , @(@('--dcp'), 'decode-context parallel: tokens split, out of tp', '', $true)
         , @(@('--ep'), 'expert parallel: whole experts split', '', $true)
@@ -840,7 +845,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         )
         'explain' = $shared + @(
         , @(@('-c', '--context'), 'context of one request; 8K,32K makes a table', '', $true)
-        , @(@('--gpu'), 'h100, a100-80, 4090, 8xh100 …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpu'), 'h100, 4090, 8xh100, 5070ti+5090 (one machine) …   all: kvcalc gpus', 'gpus', $true)
         , @(@('--weights'), 'the weights'' storage: bf16 fp8 int8 int4 awq …', 'weights', $true)
         , @(@('--weight-bytes'), 'the weights'' size, like 35GiB', '', $true)
         , @(@('--encoder-tokens'), 'audio, image or source tokens the decoder attends to', '', $true)

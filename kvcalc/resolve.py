@@ -234,7 +234,7 @@ def gpu_of(name: str) -> tuple[Gpu, int | None]:
         raise KvcalcError("usage", "--gpu is empty", "all GPUs: kvcalc gpus")
     if "+" in name:
         raise KvcalcError(
-            "usage", f"--gpu {shown(name)}: mixed machines are not computed by this engine",
+            "usage", f"--gpu {shown(name)}: only fit and report plan machines that mix GPUs",
             "name one kind of GPU; a,b compares them",
         )  # fmt: skip
     match = re.fullmatch(_TIMES, name.strip(), re.IGNORECASE)
@@ -366,21 +366,30 @@ def default_context(model: Model) -> int:
 
 
 def parallel_of(
-    tp: Count = 1, pp: Count = 1, dp: Count = 1, dcp: Count = 1, ep: Count = 1
+    tp: Count = 1,
+    pp: Count = 1,
+    dp: Count = 1,
+    dcp: Count = 1,
+    ep: Count = 1,
+    pp_layers: Count | Sequence[Count] = (),
 ) -> Parallel:
-    """The parallelism of --tp --pp --dp --dcp --ep.
+    """The parallelism of --tp --pp --dp --dcp --ep; --pp-layers alone say how many stages.
 
     Raises:
         KvcalcError: "usage".
     """
     sizes = {"--tp": tp, "--pp": pp, "--dp": dp, "--dcp": dcp, "--ep": ep}
-    values = []
+    values = {}
     for option, text in sizes.items():
         value = parse_count(text, option)
         if value > 65_536:
             raise KvcalcError("usage", f"{option} is {value:,}", "the most is 65,536")
-        values.append(value)
-    return Parallel(*values)
+        values[option[2:]] = value
+    given = [pp_layers] if isinstance(pp_layers, (int, str)) else pp_layers
+    layers = tuple(parse_count(n, "--pp-layers") for n in given)
+    if layers and values["pp"] == 1:
+        values["pp"] = len(layers)
+    return Parallel(**values, pp_layers=layers)
 
 
 def textbook_only(engine: str, version: str | None, settings: Mapping[str, object] | None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kvcalc import resolve
 from kvcalc.api.fit_list import list_fits
-from kvcalc.api.fit_plan import DEFAULT_ENGINE, gpus_of, machine_of, parallel_of, plan_of
+from kvcalc.api.fit_plan import DEFAULT_ENGINE, machine_of, plan_on
 from kvcalc.api.fit_solve import solve as solve_for
 from kvcalc.api.fit_solve import with_solved
 from kvcalc.api.fit_suggest import suggestions_for
@@ -29,6 +29,7 @@ def fit(
     dp: Count = 1,
     dcp: Count = 1,
     ep: Count = 1,
+    pp_layers: Count | Sequence[Count] = (),
     context: Count | None = None,
     requests: Count = 1,
     kv_dtype: str = "auto",
@@ -65,7 +66,9 @@ def fit(
 
     Args:
         model: As in `kvcalc.size`; None lists every preset on the GPU.
-        gpu: A preset's id or alias, "8xh100" for eight of one; None lists all GPUs.
+        gpu: A preset's id or alias, "8xh100" for eight of one, "5070ti+5090" for a machine that
+            mixes them (tp · pp GPUs, in rank order); None lists all GPUs.
+        pp_layers: Layers of each pipeline stage where they are not dealt evenly.
         engine: Whose rules, vllm by default; `none` is the textbook.
         context: Tokens of one request. Default: 4,096, or the model's maximum if smaller.
         requests: The load that must fit.
@@ -91,12 +94,8 @@ def fit(
         return list_fits(asked, shape, no_model=no_model)
     found = resolve.model_of(model, shape, encoder_tokens)
     machine = machine_of(gpu, gpu_memory)
-    parallel = parallel_of(
-        gpus_of(machine.count, gpus),
-        {"tp": tp, "pp": pp, "dp": dp, "dcp": dcp, "ep": ep},
-    )
-    plan = plan_of(found, machine.memory, parallel, asked)._replace(device=machine.device)
-    info = machine.info._replace(count=parallel.gpus)
+    plan = plan_on(machine, found, asked)
+    info = machine.info._replace(count=plan.parallel.gpus)
     solved = None
     if solve is not None:
         solved, plan, info = solve_for(solve, plan, info)

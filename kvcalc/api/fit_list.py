@@ -13,6 +13,8 @@ from kvcalc.api.fit_plan import (
     memory_of,
     parallel_of,
     plan_of,
+    plan_on,
+    sizes_of,
 )
 from kvcalc.core import fit as core
 from kvcalc.core.cache import Full
@@ -24,7 +26,6 @@ from kvcalc.core.shard import Parallel
 from kvcalc.core.size import model_info
 from kvcalc.core.units import GIB, parse_count
 
-_SPLITS = ("pp", "dp", "dcp", "ep")
 #: Counts tried of each GPU; machines come in these.
 COUNTS = (1, 2, 4, 8)
 
@@ -48,10 +49,6 @@ def list_fits(asked: dict[str, Any], shape: resolve.Shape, *, no_model: bool) ->
     return _models(asked) if no_model else _gpus(asked, shape)
 
 
-def _sizes(asked: dict[str, Any]) -> dict[str, Any]:
-    return {"tp": asked.get("tp"), **{k: asked.get(k, 1) for k in _SPLITS}}
-
-
 def _gpus(asked: dict[str, Any], shape: resolve.Shape) -> FitList:
     from kvcalc.catalog.gpus import load_all_gpus  # noqa: PLC0415 - only lists load them all
 
@@ -59,8 +56,10 @@ def _gpus(asked: dict[str, Any], shape: resolve.Shape) -> FitList:
     base = plan_of(model, core.Memory(1), Parallel(), asked)
     choice = engine_of(asked)
     shapes = [Parallel(tp=count) for count in COUNTS]
-    if asked.keys() & {"gpus", "tp"} or any(asked.get(k, 1) not in {1, "1"} for k in _SPLITS):
-        shapes = [parallel_of(gpus_of(None, asked.get("gpus")), _sizes(asked))]
+    sizes = sizes_of(asked)
+    given = asked.keys() & {"gpus", "tp"} or sizes["pp_layers"]
+    if given or any(sizes[k] not in {1, "1"} for k in ("pp", "dp", "dcp", "ep")):
+        shapes = [parallel_of(gpus_of(None, asked.get("gpus")), sizes)]
     found, left_out = [], []
     for gpu in load_all_gpus((resolve.app_dir(),)):
         memory, device = memory_of(gpu), device_of(gpu)
@@ -86,24 +85,24 @@ def _gpus(asked: dict[str, Any], shape: resolve.Shape) -> FitList:
 def _models(asked: dict[str, Any]) -> FitList:
     from kvcalc.catalog.models import load_all_models  # noqa: PLC0415 - only lists load them all
 
+    if asked.get("pp_layers"):
+        raise KvcalcError("usage", "--pp-layers needs a MODEL", "models have other layers each")
     machine = machine_of(asked.get("gpu"), asked.get("gpu_memory"))
-    gpus = gpus_of(machine.count, asked.get("gpus"))
-    parallel = parallel_of(gpus, _sizes(asked))
-    plan_of(_ANY, machine.memory, parallel, asked)  # an option that is wrong for every model
+    every = plan_on(machine, _ANY, asked)  # refuses what is wrong for every model
+    info = machine.info._replace(count=every.parallel.gpus)
     found: list[Candidate] = []
     left_out: list[LeftOut] = []
     base: core.Plan | None = None
     for model in load_all_models((resolve.app_dir(),)):
         try:
-            plan = plan_of(model, machine.memory, parallel, asked)._replace(device=machine.device)
-            found.append(_candidate(plan, model, machine.info.id, parallel.gpus))
+            plan = plan_on(machine, model, asked)
+            found.append(_candidate(plan, model, info.id, info.count))
         except KvcalcError as error:
             left_out.append(LeftOut(model.id, error.message))
             continue
         base = base or plan
     # The largest model that serves the load first.
     found.sort(key=lambda c: (not c.fits, -(c.parameters or 0), -c.max_requests, c.model))
-    info = machine.info._replace(count=parallel.gpus)
     return _list(asked, base, None, info, found, left_out)
 
 
@@ -120,8 +119,9 @@ def _candidate(plan: core.Plan, model: Model, gpu: str | None, count: int) -> Ca
         max_requests_low=most.low,
         max_requests_high=most.high,
         max_context_tokens=longest,
-        kv_pool_bytes=min(r.pool.best for r in ranks),
-        memory_bytes=count * (plan.memory.bytes if plan.memory else 0),
+        kv_pool_bytes=ranks[core.tightest(plan, ranks)].pool.best,
+        memory_bytes=sum(m.bytes for m, _ in plan.mixed)
+        or count * (plan.memory.bytes if plan.memory else 0),
         weight_bytes=max(r.weight_bytes for r in ranks),
         parameters=model.parameters or model.stored_parameters,
         at_maximum=longest is None or longest == model.max_context_tokens,

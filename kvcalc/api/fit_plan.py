@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcalc import resolve
@@ -12,9 +13,9 @@ from kvcalc.core import fit as core
 from kvcalc.core.dtypes import GGML_ENGINES
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
-from kvcalc.core.results.fit import GpuInfo
+from kvcalc.core.results.fit import GpuInfo, GpuMember
 from kvcalc.core.shard import Parallel
-from kvcalc.core.units import parse_bytes, parse_count, parse_share
+from kvcalc.core.units import parse_bytes, parse_count, parse_share, shown
 from kvcalc.resolve import Count
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: The rules that judge where none are named.
 DEFAULT_ENGINE = "vllm"
+#: GPUs of one mixed machine; more are a typing error.
+_MOST_MIXED = 1024
 
 
 class EngineChoice(NamedTuple):
@@ -40,6 +43,11 @@ class EngineChoice(NamedTuple):
         """The parallelism as this engine does it: llama.cpp gives each GPU whole layers."""
         if not self.splits_layers:
             return parallel
+        if parallel.pp_layers:
+            raise KvcalcError(
+                "usage", "--pp-layers: llama.cpp places layers by shares",
+                "--set tensor_split=1,2 gives each GPU its share",
+            )  # fmt: skip
         return parallel._replace(tp=1, pp=parallel.tp * parallel.pp)
 
 
@@ -130,12 +138,52 @@ def plan_of(
 
 
 class Machine(NamedTuple):
-    """One GPU, its memory where it is known, and the count that a name like 8xh100 says."""
+    """One GPU, its memory where it is known, and the count that a name like 8xh100 says.
+
+    Of a mixed machine the first; `mixed` has all of them in order.
+    """
 
     info: GpuInfo
     memory: core.Memory | None
     device: core.Device
     count: int | None  # type: ignore[assignment]  # hides tuple.count, which nobody calls here
+    mixed: tuple[tuple[core.Memory, core.Device], ...] = ()
+
+
+def plan_on(machine: Machine, model: Model, asked: dict[str, Any]) -> core.Plan:
+    """The options of fit as a plan on a machine.
+
+    Raises:
+        KvcalcError: What `parallel_of` and `plan_of` raise; "usage" for data parallelism over GPUs
+            that differ, or GPUs of several vendors in one engine.
+    """
+    parallel = parallel_of(gpus_of(machine.count, asked.get("gpus")), sizes_of(asked))
+    if machine.mixed:
+        _check_mixed(machine, parallel, asked)
+    plan = plan_of(model, machine.memory, parallel, asked)
+    return plan._replace(device=machine.device, mixed=machine.mixed)
+
+
+def _check_mixed(machine: Machine, parallel: Parallel, asked: dict[str, Any]) -> None:
+    name = machine.info.id
+    if parallel.dp > 1:
+        raise KvcalcError(
+            "usage", f"--dp {parallel.dp} on {name}: replicas on GPUs that differ hold different "
+            "loads", "plan each replica by itself",
+        )  # fmt: skip
+    vendors = dict.fromkeys(device.vendor for _, device in machine.mixed)
+    engine = asked.get("engine", DEFAULT_ENGINE)
+    if len(vendors) > 1 and engine != "none" and engine not in GGML_ENGINES:
+        raise KvcalcError(
+            "usage", f"{engine} does not run over GPUs of {' and '.join(vendors)} at once",
+            "--engine llama.cpp does, or plan them apart",
+        )  # fmt: skip
+
+
+def sizes_of(asked: dict[str, Any]) -> dict[str, Any]:
+    """--tp (None if it is not given), --pp, --dp, --dcp, --ep and --pp-layers."""
+    rest = {name: asked.get(name, 1) for name in ("pp", "dp", "dcp", "ep")}
+    return {"tp": asked.get("tp"), **rest, "pp_layers": asked.get("pp_layers", ())}
 
 
 def machine_of(gpu: str | None, gpu_memory: Count | None) -> Machine:
@@ -149,6 +197,8 @@ def machine_of(gpu: str | None, gpu_memory: Count | None) -> Machine:
             "usage", "--gpu and --gpu-memory are two machines",
             "name a GPU or give its memory; --reserve leaves a part of it alone",
         )  # fmt: skip
+    if gpu is not None and "+" in gpu:
+        return _mixed(gpu)
     if gpu is not None:
         found, count = resolve.gpu_of(gpu)
         memory, device = memory_of(found), device_of(found)
@@ -159,6 +209,25 @@ def machine_of(gpu: str | None, gpu_memory: Count | None) -> Machine:
         info = GpuInfo(None, "the given GPU", 1, size, "exact")
         return Machine(info, core.Memory(size), core.Device(), None)
     return Machine(GpuInfo(None, "the given pool", 1, None, "exact"), None, core.Device(), None)
+
+
+def _mixed(name: str) -> Machine:
+    """GPUs that differ in one machine: 5070ti+5090, 2x4090+5090."""
+    found: list[Gpu] = []
+    for part in name.split("+"):
+        gpu, count = resolve.gpu_of(part.strip())
+        found += [gpu] * (count or 1)
+        if len(found) > _MOST_MIXED:
+            raise KvcalcError("usage", f"--gpu {shown(name)}: more than {_MOST_MIXED} GPUs", None)
+    if all(gpu.id == found[0].id for gpu in found):
+        return machine_of(f"{len(found)}x{found[0].id}", None)
+    kinds = tuple((memory_of(gpu), device_of(gpu)) for gpu in found)
+    small = min(found, key=lambda gpu: gpu.memory_bytes)
+    runs = [(key, len(list(same))) for key, same in groupby(gpu.id for gpu in found)]
+    label = "+".join(key if n == 1 else f"{n}x{key}" for key, n in runs)
+    members = tuple(GpuMember(g.id, g.name, g.memory_bytes, g.basis) for g in found)
+    info = GpuInfo(label, label, len(found), small.memory_bytes, small.basis, members)
+    return Machine(info, *kinds[0], len(found), kinds)
 
 
 def memory_of(gpu: Gpu) -> core.Memory:
@@ -191,6 +260,7 @@ def parallel_of(gpus: int | None, sizes: dict[str, Any]) -> Parallel:
     """--gpus alone is tp; else tp · pp · dp must equal it."""
     tp = sizes.pop("tp")
     alone = tp is None and all(sizes[k] in {1, "1"} for k in ("pp", "dp"))
+    alone = alone and not sizes["pp_layers"]
     if gpus is not None and alone:
         return resolve.parallel_of(gpus, **sizes)
     parallel = resolve.parallel_of(1 if tp is None else tp, **sizes)
@@ -209,7 +279,7 @@ def parallel_of(gpus: int | None, sizes: dict[str, Any]) -> Parallel:
 def gpu_options(asked: dict[str, Any], parallel: Parallel) -> dict[str, Any]:
     """The options that say this many GPUs, in the place of those that were given."""
     out: dict[str, Any] = {"tp": parallel.tp} if "tp" in asked else {}
-    if "gpu" in asked:
+    if "gpu" in asked and "+" not in asked["gpu"]:
         found, named = resolve.gpu_of(asked["gpu"])
         if named is not None:
             out["gpu"] = f"{parallel.gpus}x{found.id}"

@@ -72,6 +72,10 @@ def _fits(plan: core.Plan) -> bool:
 
 
 def _gpus(plan: core.Plan) -> tuple[int | None, core.Plan]:
+    if plan.mixed or plan.parallel.pp_layers:
+        raise KvcalcError(
+            "usage", "--solve gpus: the GPUs and their layers are given", "name one kind of GPU"
+        )
     p = plan.parallel
     for tp in range(1, _MOST_GPUS // (p.pp * p.dp) + 1):
         changed = plan._replace(parallel=p._replace(tp=tp))

@@ -11,6 +11,7 @@ from kvcalc.core import fit as core
 from kvcalc.core.dtypes import storage
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.results.fit import Suggestion
+from kvcalc.core.shard import Parallel
 from kvcalc.core.units import fixed
 
 
@@ -38,7 +39,7 @@ def suggestions_for(plan: core.Plan, asked: dict[str, Any]) -> list[Suggestion]:
 def _suggestion(change: str, argument: str, plan: core.Plan) -> Suggestion:
     ranks = core.rank_plans(plan)
     most = core.most_requests(plan, ranks, plan.context).best
-    pool = min(r.pool.best for r in ranks)
+    pool = ranks[core.tightest(plan, ranks)].pool.best
     longest = core.longest_context(plan, ranks)
     return Suggestion(change, argument, most, longest, most >= plan.requests, pool)
 
@@ -48,7 +49,7 @@ def _changes(plan: core.Plan, asked: dict[str, Any]) -> list[core.Change]:
     known = plan.kv_pool is not None or plan.kv_pool_tokens is not None
     gpu = asked.get("gpu")
     own = core.rules_of(plan).changes(plan)
-    changes = [] if known else _more_gpus(plan, asked)
+    changes = [] if known else [*_more_gpus(plan, asked), *_stages(plan, asked)]
     if all(change.change != "kv_dtype" for change in own):
         changes += _smaller_kv(plan, asked, gpu)
     if not known:
@@ -62,7 +63,9 @@ def _changes(plan: core.Plan, asked: dict[str, Any]) -> list[core.Change]:
 
 def _more_gpus(plan: core.Plan, asked: dict[str, Any]) -> list[core.Change]:
     """Twice the GPUs, and on until the load fits."""
-    changes = []
+    changes: list[core.Change] = []
+    if plan.mixed or plan.parallel.pp_layers:  # which GPU would come, and what would it hold?
+        return changes
     engine = engine_of(asked)
     p = plan.parallel
     for factor in (2, 4, 8, 16, 32, 64):
@@ -74,6 +77,43 @@ def _more_gpus(plan: core.Plan, asked: dict[str, Any]) -> list[core.Change]:
         if _fits(changed):
             break
     return changes
+
+
+def _stages(plan: core.Plan, asked: dict[str, Any]) -> list[core.Change]:
+    """On GPUs that differ: a pipeline whose stages have layers by their memory.
+
+    Starts from shares of the memory and moves single layers from the tightest stage to the one
+    with most room, as long as the tightest gains.
+    """
+    p, layers = plan.parallel, len(plan.model.layers)
+    gpus = len(plan.mixed)
+    if not gpus or engine_of(asked).splits_layers or p.dcp > 1 or p.ep > 1 or gpus > layers:
+        return []
+    total = sum(memory.bytes for memory, _ in plan.mixed)
+    counts = [max(layers * memory.bytes // total, 1) for memory, _ in plan.mixed]
+    counts[counts.index(max(counts))] += layers - sum(counts)
+    best: tuple[float, core.Plan, list[int]] | None = None
+    for _ in range(layers):
+        made = plan._replace(parallel=Parallel(pp=gpus, pp_layers=tuple(counts)))
+        try:
+            ranks = core.rank_plans(made)
+        except KvcalcError:  # what this engine does not split
+            return []
+        rules = core.rules_of(made)
+        room = [r.pool.best / (rules.request_bytes(made, r, plan.context) or 1) for r in ranks]
+        if best is not None and min(room) <= best[0]:
+            break
+        best = (min(room), made, list(counts))
+        tight, loose = room.index(min(room)), room.index(max(room))
+        if counts[tight] == 1:
+            break
+        counts[tight] -= 1
+        counts[loose] += 1
+    if best is None or best[1].parallel == p:
+        return []
+    words = ",".join(map(str, best[2]))
+    argument = f"--pp-layers {words}" if "tp" not in asked else f"--tp 1 --pp-layers {words}"
+    return [core.Change("pp_layers", argument, best[1])]
 
 
 def _smaller_kv(plan: core.Plan, asked: dict[str, Any], gpu: str | None) -> list[core.Change]:
@@ -114,8 +154,7 @@ def _has(gpu: str | None, name: str) -> bool:
     """Whether the GPU computes in a dtype; a GPU given by its memory alone is taken to."""
     if gpu is None:
         return True
-    found, _ = resolve.gpu_of(gpu)
-    return name in found.dense_flops
+    return all(name in resolve.gpu_of(part)[0].dense_flops for part in gpu.split("+"))
 
 
 def _shorter(plan: core.Plan, longest: int | None, base: int) -> Suggestion | None:

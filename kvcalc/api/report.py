@@ -29,6 +29,7 @@ def report(
     gpus: Count | Sequence[Count] | None = None,
     tp: Count | None = None,
     pp: Count = 1,
+    pp_layers: Count | Sequence[Count] = (),
     dp: Count = 1,
     dcp: Count = 1,
     ep: Count = 1,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kvcalc.api.fit_plan import gpus_of, machine_of, parallel_of, plan_of
+from kvcalc.api.fit_plan import gpus_of, machine_of, parallel_of, plan_of, plan_on, sizes_of
 from kvcalc.api.fit_suggest import suggestions_for
 from kvcalc.core import fit as core
 from kvcalc.core.model import Model
@@ -17,8 +17,6 @@ from kvcalc.core.plan import LONGEST
 from kvcalc.core.results.fit import BudgetLine, GpuInfo, Suggestion
 from kvcalc.core.results.report import Growth, Plan, Side, Start, Step
 from kvcalc.core.units import cdiv
-
-_SPLITS = ("pp", "dp", "dcp", "ep")
 
 
 class Deployment(NamedTuple):
@@ -51,15 +49,13 @@ def deployment(model: Model, asked: dict[str, Any]) -> Deployment:
         KvcalcError: What `fit` raises for the same options.
     """
     known = asked.keys() & {"gpu", "gpu_memory", "kv_pool", "kv_pool_tokens"}
-    sizes = {"tp": asked.get("tp"), **{k: asked.get(k, 1) for k in _SPLITS}}
     if not known:
-        parallel = parallel_of(gpus_of(None, asked.get("gpus")), sizes)
+        parallel = parallel_of(gpus_of(None, asked.get("gpus")), sizes_of(asked))
         endless = {**asked, "kv_pool": LONGEST}
         return Deployment(plan_of(model, None, parallel, endless), None, asked)
     machine = machine_of(asked.get("gpu"), asked.get("gpu_memory"))
-    parallel = parallel_of(gpus_of(machine.count, asked.get("gpus")), sizes)
-    plan = plan_of(model, machine.memory, parallel, asked)._replace(device=machine.device)
-    return Deployment(plan, machine.info._replace(count=parallel.gpus), asked)
+    plan = plan_on(machine, model, asked)
+    return Deployment(plan, machine.info._replace(count=plan.parallel.gpus), asked)
 
 
 def ladder(found: Deployment, contexts: Sequence[int]) -> list[int]:
@@ -150,14 +146,7 @@ class _Table:
 
     def _side(self, plan: core.Plan, ranks: list[core.RankPlan], sides: list[Side]) -> int:
         """The index of the side that decides, found as `core.fit` finds it."""
-        rules, n = core.rules_of(plan), cdiv(plan.requests, plan.parallel.dp)
-        missing = [rules.needed(plan, r, plan.context, n) - r.pool.best for r in ranks]
-        worst = max(range(len(ranks)), key=missing.__getitem__)
-        tight = min(
-            range(len(ranks)),
-            key=lambda i: rules.requests(plan, ranks[i], ranks[i].pool.best, plan.context),
-        )
-        i = worst if missing[worst] > 0 else tight
+        rules, i = core.rules_of(plan), core.tightest(plan, ranks)
         budget = None
         if self.found.gpu is not None:
             if ranks[i].budget not in self.budgets:

@@ -35,6 +35,7 @@ def size(
     block_size: Count | None = None,
     tp: Count = 1,
     pp: Count = 1,
+    pp_layers: Count | Sequence[Count] = (),
     dcp: Count = 1,
     encoder_tokens: Count | None = None,
     shared_prefix: Count | None = None,
@@ -69,7 +70,7 @@ def size(
     if include_mtp:
         found = _with_mtp(found, model)
     storage = resolve.storage_of(found, kv_dtype, k_dtype, v_dtype, dtype)
-    parallel = resolve.parallel_of(tp, pp, 1, dcp)
+    parallel = resolve.parallel_of(tp, pp, 1, dcp, pp_layers=pp_layers)
     page = None if block_size is None else parse_count(block_size, "--block-size")
     count = parse_count(requests, "-n")
     contexts = _contexts(found, context, allow_long=allow_long_context)

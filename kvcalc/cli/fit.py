@@ -11,8 +11,8 @@ SPEC = Spec(
     (
         "gpu", "gpu_memory", "gpus", "utilization", "reserve", "kv_pool", "kv_pool_tokens",
         "context", "requests", "average_context", "shared_prefix", "encoder_tokens",
-        "allow_long_context", *KV, "weights", "weight_bytes", "block_size", "tp", "pp", "dp",
-        "dcp", "ep", "solve", "all", "why", *ENGINES, *SHAPE,
+        "allow_long_context", *KV, "weights", "weight_bytes", "block_size", "tp", "pp",
+        "pp_layers", "dp", "dcp", "ep", "solve", "all", "why", *ENGINES, *SHAPE,
     ),
     examples=(
         ("kvcalc fit llama-3.1-70b --gpu h100 --weights int4 -c 4096", "requests on one GPU"),
@@ -20,6 +20,8 @@ SPEC = Spec(
         ("kvcalc fit llama-3.1-70b", "on which GPUs, and how many of them?"),
         ("kvcalc fit --gpu 4090", "which models fit on this one?"),
         ("kvcalc fit llama-3.1-70b --gpu h100,h200 --kv-dtype bf16,fp8", "combinations"),
+        ("kvcalc fit qwen3-30b-a3b --gpu 5070ti+5090 --pp-layers 16,32 --weights fp8",
+         "a machine that mixes GPUs, a pipeline over it"),
         ("kvcalc fit llama-3.1-70b --gpu h100 -n 8 --solve gpus", "the fewest GPUs for a load"),
     ),
 )  # fmt: skip

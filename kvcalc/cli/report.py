@@ -12,7 +12,8 @@ SPEC = Spec(
         "gpu", "gpu_memory", "gpus", "utilization", "reserve", "kv_pool", "kv_pool_tokens",
         "context", "requests", "average_context", "shared_prefix", "prompt", "output",
         "requests_spec", "at", "max_context", "encoder_tokens", "allow_long_context", *KV,
-        "weights", "weight_bytes", "block_size", "tp", "pp", "dp", "dcp", "ep", *ENGINES, *SHAPE,
+        "weights", "weight_bytes", "block_size", "tp", "pp", "pp_layers", "dp",
+        "dcp", "ep", *ENGINES, *SHAPE,
     ),
     lists=("context", "requests", "gpu", "gpus", "kv_dtype"),
     examples=(

@@ -11,7 +11,8 @@ SPEC = Spec(
     (
         "context", "requests", "request", "encoder_tokens", "shared_prefix", "include_mtp",
         "allow_long_context",
-        *KV, "weights", "weight_bytes", "block_size", "tp", "pp", "dcp", *ENGINES, *SHAPE,
+        *KV, "weights", "weight_bytes", "block_size", "tp", "pp", "pp_layers", "dcp", *ENGINES,
+        *SHAPE,
     ),
     lists=("context",),
     examples=(

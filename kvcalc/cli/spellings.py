@@ -20,6 +20,7 @@ RENAMED = {
     "-pp": "--pp",
     "--pipeline-parallel-size": "--pp",
     "--pp-size": "--pp",
+    "--pp-layer-partition": "--pp-layers",
     "-dp": "--dp",
     "--data-parallel-size": "--dp",
     "--dp-size": "--dp",

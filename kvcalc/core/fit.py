@@ -36,7 +36,7 @@ from kvcalc.core.units import cdiv
 
 __all__ = [
     "Change", "Device", "Interval", "Memory", "Plan", "RankPlan", "Rules", "fit", "largest",
-    "longest_context", "most_requests", "rank_plans", "rules_of",
+    "longest_context", "most_requests", "rank_plans", "rules_of", "tightest",
 ]  # fmt: skip
 
 
@@ -62,6 +62,17 @@ def most_requests(plan: Plan, ranks: Sequence[RankPlan], tokens: int) -> Interva
 def rules_of(plan: Plan) -> Rules:
     """The engine's rules that judge the plan."""
     return plan.rules or TEXTBOOK
+
+
+def tightest(plan: Plan, ranks: Sequence[RankPlan]) -> int:
+    """The index of the rank that decides: that lacks most, or else holds the fewest requests."""
+    rules, n = rules_of(plan), cdiv(plan.requests, plan.parallel.dp)
+    missing = [rules.needed(plan, r, plan.context, n) - r.pool.best for r in ranks]
+    worst = max(range(len(ranks)), key=missing.__getitem__)
+    if missing[worst] > 0:
+        return worst
+    held = [rules.requests(plan, r, r.pool.best, plan.context) for r in ranks]
+    return held.index(min(held))
 
 
 def _low(i: Interval) -> int:
@@ -121,15 +132,13 @@ def fit(
     rules = rules_of(plan)
     ranks = rules.ranks(plan)
     per_replica = cdiv(plan.requests, plan.parallel.dp)
-    missing = [
-        Interval(*(rules.needed(plan, r, plan.context, per_replica) - p for p in
-                   (r.pool.best, r.pool.high, r.pool.low)))
-        for r in ranks
-    ]  # fmt: skip
-    worst = max(range(len(ranks)), key=lambda i: missing[i].best)
-    tight = min(ranks, key=lambda r: rules.requests(plan, r, r.pool.best, plan.context))
-    if missing[worst].best > 0:
-        tight = ranks[worst]
+    tight = ranks[tightest(plan, ranks)]
+    needed = [rules.needed(plan, r, plan.context, per_replica) for r in ranks]
+    missing = max(
+        (Interval(n - r.pool.best, n - r.pool.high, n - r.pool.low)
+         for n, r in zip(needed, ranks, strict=True)),
+        key=lambda m: m.best,
+    )  # fmt: skip
     most = most_requests(plan, ranks, plan.context)
     longest = longest_context(plan, ranks)
     return FitResult(
@@ -155,9 +164,9 @@ def fit(
         ladder=_ladder(plan, ranks),
         ideal=_ideal(plan),
         ranks=_ranks(plan, ranks),
-        shortfall_bytes=max(missing[worst].best, 0),
-        shortfall_low_bytes=max(missing[worst].low, 0),
-        shortfall_high_bytes=max(missing[worst].high, 0),
+        shortfall_bytes=max(missing.best, 0),
+        shortfall_low_bytes=max(missing.low, 0),
+        shortfall_high_bytes=max(missing.high, 0),
         typical=_typical(plan, ranks),
         solved=solved,
         startup_lines=rules.startup_lines(plan, ranks),
@@ -201,17 +210,20 @@ def _ideal(plan: Plan) -> Ideal:
     """M_total = M_weights + M_KV × B: nothing left unused, no pages."""
     bare = plan._replace(rules=None, utilization=Fraction(1), reserve=0, block_size=None)
     ranks = rank_plans(bare)
-    pool = sum(max(r.pool.best, 0) for r in ranks) * plan.parallel.tp * plan.parallel.dp
+    pool = sum(max(r.pool.best, 0) * r.gpus for r in ranks) * plan.parallel.dp
     most = most_requests(bare, ranks, plan.context).best
     return Ideal(pool, most, longest_context(bare, ranks))
 
 
 def _ranks(plan: Plan, ranks: Sequence[RankPlan]) -> tuple[Rank, ...]:
-    rows = []
-    for stage, r in enumerate(ranks):
+    rules, rows = rules_of(plan), []
+    for r in ranks:
+        block = rules.block_bytes(plan, r)
+        blocks = None if block is None else max(r.pool.best, 0) // block
         rows.append(Rank(
-            stage * plan.parallel.tp, stage, len(r.model.layers), r.weight_bytes, r.pool.best,
-            r.model.token_bytes(plan.storage), rules_of(plan).rank_tokens(plan, r) or 0,
+            r.rank, r.stage, len(r.model.layers), r.weight_bytes, r.pool.best,
+            r.model.token_bytes(plan.storage), rules.rank_tokens(plan, r) or 0, r.device.id,
+            block, blocks,
         ))  # fmt: skip
     return tuple(rows)
 

@@ -46,6 +46,7 @@ class Plan(NamedTuple):
     storage: Storage
     parallel: shard.Parallel
     weights: WeightInfo
+    #: Of one GPU, and of a mixed machine the first's: engines take their defaults from it.
     memory: Memory | None
     context: int
     requests: int = 1
@@ -61,6 +62,8 @@ class Plan(NamedTuple):
     average_context: int | None = None
     allow_long: bool = False
     device: Device = Device()
+    #: GPUs that are not alike, in rank order: tp of the first pipeline stage, of the second, …
+    mixed: tuple[tuple[Memory, Device], ...] = ()
     #: Release of the engine; None is the newest known.
     version: str | None = None
     #: The engine's own settings, checked and of their kinds.
@@ -77,14 +80,57 @@ class Interval(NamedTuple):
     high: int
 
 
+class Seat(NamedTuple):
+    """GPUs of one pipeline stage that are alike: the first's rank, how many, the plan on one."""
+
+    stage: int
+    rank: int
+    gpus: int
+    plan: Plan
+
+
+def seats(plan: Plan, stage: int) -> list[Seat]:
+    """The GPUs of a stage, each kind once; without a mixed machine there is one kind."""
+    tp = plan.parallel.tp
+    first = stage * tp
+    if not plan.mixed:
+        return [Seat(stage, first, tp, plan)]
+    held = plan.mixed[first : first + tp]
+    return [
+        Seat(stage, first + held.index(kind), held.count(kind),
+             plan._replace(memory=kind[0], device=kind[1]))
+        for kind in dict.fromkeys(held)
+    ]  # fmt: skip
+
+
+def kinds(plan: Plan) -> list[Plan]:
+    """The plan on each kind of its GPUs."""
+    if not plan.mixed:
+        return [plan]
+    return [plan._replace(memory=m, device=d) for m, d in dict.fromkeys(plan.mixed)]
+
+
 class RankPlan(NamedTuple):
-    """One GPU of a pipeline stage: what it holds and its pool."""
+    """One GPU of a pipeline stage: what it holds and its pool; `gpus` of the stage are like it."""
 
     model: Model
     weight_bytes: int
     pool: Interval
     budget: tuple[BudgetLine, ...]
     stage: int = 0
+    rank: int = 0
+    gpus: int = 1
+    device: Device = Device()
+
+
+def rank_plan(model: Model, seat: Seat, lines: tuple[BudgetLine, ...]) -> RankPlan:
+    """A seat with its share of the model and its budget, whose last line is the pool."""
+    pool = lines[-1]
+    weight = next((-line.bytes for line in lines if line.item == "weights"), 0)
+    ends = Interval(pool.bytes, pool.low_bytes, pool.high_bytes)
+    return RankPlan(
+        model, weight, ends, lines, seat.stage, seat.rank, seat.gpus, seat.plan.device
+    )  # fmt: skip
 
 
 class Change(NamedTuple):
@@ -102,7 +148,7 @@ class Rules(Protocol):
         """The engine, its release, and the settings that shape the answer."""
 
     def ranks(self, plan: Plan) -> list[RankPlan]:
-        """One GPU of each pipeline stage, with its budget (low ≤ bytes ≤ high) and KV pool.
+        """One GPU of each kind and pipeline stage, with its budget (low ≤ bytes ≤ high) and pool.
 
         Raises:
             KvcalcError: "not_divisible" where heads or layers do not divide.
@@ -119,6 +165,9 @@ class Rules(Protocol):
 
     def block_tokens(self, plan: Plan) -> int | None:
         """Tokens of a page; None where tokens are counted exactly."""
+
+    def block_bytes(self, plan: Plan, rank: RankPlan) -> int | None:
+        """Bytes of one block of this rank's pool; None where the pool is no row of equal blocks."""
 
     def rank_tokens(self, plan: Plan, rank: RankPlan) -> int | None:
         """Tokens that this rank's pool holds, as the engine counts them; None if it counts none."""

@@ -13,13 +13,17 @@ from kvcalc.core.units import cdiv
 
 
 class Parallel(NamedTuple):
-    """Ranks by kind; dcp ranks are taken out of tp, ep shards only expert weights."""
+    """Ranks by kind; dcp ranks are taken out of tp, ep shards only expert weights.
+
+    `pp_layers` are the layers of each pipeline stage where they are not dealt out evenly.
+    """
 
     tp: int = 1
     pp: int = 1
     dp: int = 1
     dcp: int = 1
     ep: int = 1
+    pp_layers: tuple[int, ...] = ()
 
     @property
     def gpus(self) -> int:
@@ -48,6 +52,31 @@ def pp_split(layers: int, pp: int) -> list[int]:
     return counts
 
 
+def stage_layers(layers: int, parallel: Parallel) -> list[int]:
+    """Layers of each pipeline stage: as given (VLLM_PP_LAYER_PARTITION), else dealt evenly.
+
+    Raises:
+        KvcalcError: "usage" if those given are not pp counts that add up to the model's layers;
+            "not_divisible" if there are more stages than layers.
+    """
+    given = parallel.pp_layers
+    if not given:
+        return pp_split(layers, parallel.pp)
+    text = ",".join(map(str, given))
+    if len(given) != parallel.pp:
+        raise KvcalcError(
+            "usage", f"--pp-layers {text} names {len(given)} stages, --pp {parallel.pp}",
+            f"one count a stage, like --pp {len(given)}",
+        )  # fmt: skip
+    if sum(given) != layers:
+        even = ",".join(map(str, pp_split(layers, parallel.pp)))
+        raise KvcalcError(
+            "usage", f"--pp-layers {text} are {sum(given)} layers; the model has {layers}",
+            f"evenly they are {even}",
+        )  # fmt: skip
+    return list(given)
+
+
 def rank_heads(kv_heads: int, tp: int) -> int:
     """KV heads of one tensor-parallel rank: max(1, H_kv // tp); beyond H_kv they are copied.
 
@@ -61,7 +90,7 @@ def rank_heads(kv_heads: int, tp: int) -> int:
             "not_divisible",
             f"--tp {tp} neither divides the {kv_heads} KV heads nor is a multiple of them",
             f"{', '.join(map(str, splits))} split the heads; "
-            f"{', '.join(map(str, copies))} copy them",
+            f"{', '.join(map(str, copies))} copy them; --pp {tp} splits the layers",
         )
     return max(1, kv_heads // tp)
 
@@ -110,12 +139,12 @@ def rank_tokens(cache: Cache, tokens: int, dcp: int) -> int:
     return cdiv(tokens, dcp) if splits or isinstance(cache, Compressed) else tokens
 
 
-def stages(model: Model, pp: int) -> list[Model]:
+def stages(model: Model, parallel: Parallel) -> list[Model]:
     """The model cut into pipeline stages, in order."""
-    if pp == 1:
+    if parallel.pp == 1 and not parallel.pp_layers:
         return [model]
     cut, start = [], 0
-    for count in pp_split(len(model.layers), pp):
+    for count in stage_layers(len(model.layers), parallel):
         cut.append(replace(model, layers=model.layers[start : start + count]))
         start += count
     return cut
@@ -125,7 +154,8 @@ def stage_ranks(model: Model, parallel: Parallel) -> list[Model]:
     """What one rank of each pipeline stage holds: layers cut by pp, heads by tp.
 
     Raises:
-        KvcalcError: "not_divisible"; "usage" if dcp does not divide tp.
+        KvcalcError: "not_divisible"; "usage" if dcp does not divide tp, or for --pp-layers that
+            are not the model's.
     """
     if parallel.tp % parallel.dcp:
         raise KvcalcError(
@@ -138,7 +168,7 @@ def stage_ranks(model: Model, parallel: Parallel) -> list[Model]:
             tuple(rank_cache(c, parallel.tp, parallel.dcp) for c in layer)
             for layer in stage.layers
         ))
-        for stage in stages(model, parallel.pp)
+        for stage in stages(model, parallel)
     ]  # fmt: skip
     heads = model.query_heads
     if heads is not None and heads % parallel.tp and any(model.attention):

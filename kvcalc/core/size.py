@@ -163,7 +163,7 @@ def _context(
     prefix: int,
 ) -> ContextSize:  # fmt: skip
     one = model.bytes_at(tokens, s)
-    if not prefix and parallel == (1, 1, 1, 1, 1):
+    if not prefix and parallel == shard.Parallel():
         size = ContextSize(tokens, one, requests, requests * one, requests * one)
         return _split(size, model, s) if p.bends else size
     shared = (requests - 1) * shared_bytes(model, s, tokens, prefix)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from kvcalc.core import shard
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
-from kvcalc.core.plan import BASIS, LONGEST, Change, Interval, Plan, RankPlan
+from kvcalc.core.plan import BASIS, LONGEST, Change, Plan, RankPlan, rank_plan, seats
 from kvcalc.core.results.base import EngineInfo
 from kvcalc.core.results.fit import BudgetLine, Limit
 from kvcalc.core.size import block_bytes, shared_bytes
@@ -31,11 +31,10 @@ class Textbook:
         ranks = []
         for stage, model in enumerate(shard.stage_ranks(plan.model, plan.parallel)):
             share = Fraction(len(model.layers), len(plan.model.layers)) * _split(plan)
-            budget = self._budget(plan, share, model)
-            last = budget[-1]
-            weight = next((-line.bytes for line in budget if line.item == "weights"), 0)
-            pool = Interval(last.bytes, last.low_bytes, last.high_bytes)
-            ranks.append(RankPlan(model, weight, pool, budget, stage))
+            ranks += [
+                rank_plan(model, seat, self._budget(seat.plan, share, model))
+                for seat in seats(plan, stage)
+            ]
         return ranks
 
     def _budget(self, plan: Plan, share: Fraction, rank: Model) -> tuple[BudgetLine, ...]:
@@ -67,6 +66,10 @@ class Textbook:
     def block_tokens(self, plan: Plan) -> int | None:
         """The page of --block-size, if one was given."""
         return plan.block_size
+
+    def block_bytes(self, plan: Plan, rank: RankPlan) -> int | None:  # noqa: ARG002 - one interface
+        """Layers have pages of their own."""
+        return None
 
     def rank_tokens(self, plan: Plan, rank: RankPlan) -> int | None:
         """pool · context / request; in pages whole ones: 16 GiB at 57,344 B are 18,724 of 16."""

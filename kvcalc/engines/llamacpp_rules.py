@@ -9,12 +9,13 @@ context allocates, if there is room; else the memory decides how long or wide a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.fit import largest
 from kvcalc.core.model import Model
-from kvcalc.core.plan import Change, Interval, Plan, RankPlan
+from kvcalc.core.plan import Change, Interval, Plan, RankPlan, rank_plan, seats
 from kvcalc.core.results.base import EngineInfo
 from kvcalc.core.results.fit import BudgetLine, Limit
 from kvcalc.core.results.size import EngineItem
@@ -63,17 +64,17 @@ class LlamaCpp:
         self.held(s, plan.model, max(plan.context, 1), 1)  # refusals come before figures
         ranks = []
         for stage, place in enumerate(self._places(plan, s)):
-            lines = self._given(plan) or self._budget(plan, s, place)
-            pool = lines[-1]
-            weight = next((-line.bytes for line in lines if line.item == "weights"), 0)
-            ends = Interval(pool.bytes, pool.low_bytes, pool.high_bytes)
-            ranks.append(RankPlan(cut(plan.model, place.layers), weight, ends, lines, stage))
+            (seat,) = seats(plan, stage)  # every GPU is a stage
+            lines = self._given(plan) or self._budget(seat.plan, s, place)
+            ranks.append(rank_plan(cut(plan.model, place.layers), seat, lines))
         return ranks
 
     def _places(self, plan: Plan, s: Setup) -> tuple[Place, ...]:
         gpus = plan.parallel.tp * plan.parallel.pp
+        # Without tensor_split by the memory that is free on each (`llama_model_load_from_file`).
+        shares = s.shares or tuple(Fraction(memory.bytes) for memory, _ in plan.mixed)
         return places(
-            len(plan.model.layers), gpus, s.n_gpu_layers, s.shares, first=s.output_first
+            len(plan.model.layers), gpus, s.n_gpu_layers, shares, first=s.output_first
         )  # fmt: skip
 
     def held(self, s: Setup, model: Model, n_ctx: int, slots: int) -> Context:
@@ -202,6 +203,10 @@ class LlamaCpp:
     def block_tokens(self, plan: Plan) -> int | None:  # noqa: ARG002 - one interface
         """Contexts are multiples of 256 cells."""
         return CELLS
+
+    def block_bytes(self, plan: Plan, rank: RankPlan) -> int | None:  # noqa: ARG002 - one interface
+        """A context is allocated in one piece."""
+        return None
 
     def rank_tokens(self, plan: Plan, rank: RankPlan) -> int | None:
         """Cells of the set context, or of the largest that fits the pool."""

@@ -41,6 +41,8 @@ _MORE = 0.9
 class LmDeploy(Paged):
     """Rules of the TurboMind engine and of the PyTorch engine."""
 
+    engine = "LMDeploy"
+
     def info(self, plan: Plan) -> EngineInfo:
         """The release and the settings in force."""
         settings = {

@@ -11,7 +11,7 @@ from kvcalc.core import shard
 from kvcalc.core.cache import Cache, Chunked, Cross, Full, SlidingWindow, State
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
-from kvcalc.core.plan import LONGEST, Interval, Plan, RankPlan
+from kvcalc.core.plan import LONGEST, Interval, Plan, RankPlan, rank_plan, seats
 from kvcalc.core.results.fit import BudgetLine, Limit
 from kvcalc.core.textbook import exact
 from kvcalc.core.units import shown
@@ -128,6 +128,9 @@ def states_of(model: Model) -> list[State]:
 class Paged(ABC):
     """A pool of whole pages; a request takes pages of its own, a shared prefix is stored once."""
 
+    #: What users call it.
+    engine: str
+
     @abstractmethod
     def page(self, plan: Plan) -> int:
         """Tokens of a page."""
@@ -148,13 +151,17 @@ class Paged(ABC):
                 "unsupported_architecture" for encoder-decoders.
         """
         stored(plan.model)  # refusals come before figures
+        if plan.mixed:
+            raise KvcalcError(
+                "usage", f"what {self.engine} does on GPUs that differ is not known",
+                "plan one kind, or --engine vllm, llama.cpp or none",
+            )  # fmt: skip
         ranks = []
         for stage, model in enumerate(shard.stage_ranks(plan.model, plan.parallel)):
-            lines = self.lines(plan, model, stage)
-            pool = lines[-1]
-            weight = next((-line.bytes for line in lines if line.item == "weights"), 0)
-            ends = Interval(pool.bytes, pool.low_bytes, pool.high_bytes)
-            ranks.append(RankPlan(model, weight, ends, lines, stage))
+            ranks += [
+                rank_plan(model, seat, self.lines(seat.plan, model, stage))
+                for seat in seats(plan, stage)
+            ]
         return ranks
 
     def token_bytes(self, plan: Plan, model: Model) -> int:
@@ -206,6 +213,10 @@ class Paged(ABC):
     def block_tokens(self, plan: Plan) -> int | None:
         """Tokens of a page."""
         return self.page(plan)
+
+    def block_bytes(self, plan: Plan, rank: RankPlan) -> int | None:
+        """Bytes of a page."""
+        return self.page_bytes(plan, rank) or None
 
     def rank_tokens(self, plan: Plan, rank: RankPlan) -> int | None:
         """Tokens of the pool's whole pages."""

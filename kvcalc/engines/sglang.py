@@ -18,7 +18,7 @@ from kvcalc.core.cache import Latent
 from kvcalc.core.dtypes import storage
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
-from kvcalc.core.plan import LONGEST, Change, Interval, Plan, RankPlan
+from kvcalc.core.plan import LONGEST, Change, Plan, RankPlan, rank_plan, seats
 from kvcalc.core.results.base import EngineInfo
 from kvcalc.core.results.fit import BudgetLine, Limit
 from kvcalc.core.textbook import exact, with_pool
@@ -57,15 +57,14 @@ class SgLang:
                 for what SGLang or these rules do not do.
         """
         _check(plan)
+        plan = _as_the_smallest(plan)
         start = _start(plan)
         ranks = []
         for stage, model in enumerate(shard.stage_ranks(plan.model, plan.parallel)):
             pools = pools_of(plan, model, start.release)
-            lines = _given(plan, pools) or _budget(plan, start, pools, stage)
-            pool = lines[-1]
-            weight = next((-line.bytes for line in lines if line.item == "weights"), 0)
-            ends = Interval(pool.bytes, pool.low_bytes, pool.high_bytes)
-            ranks.append(RankPlan(model, weight, ends, lines, stage))
+            for seat in seats(plan, stage):
+                lines = _given(plan, pools) or _budget(seat.plan, start, pools, stage)
+                ranks.append(rank_plan(model, seat, lines))
         return ranks
 
     def request_bytes(self, plan: Plan, rank: RankPlan, tokens: int) -> int:
@@ -113,6 +112,10 @@ class SgLang:
     def block_tokens(self, plan: Plan) -> int | None:
         """page_size."""
         return pools_of(plan, plan.model, _start(plan).release).page
+
+    def block_bytes(self, plan: Plan, rank: RankPlan) -> int | None:  # noqa: ARG002 - one interface
+        """Full layers, windows and states have pools of their own."""
+        return None
 
     def rank_tokens(self, plan: Plan, rank: RankPlan) -> int | None:
         """max_total_num_tokens: of the full layers, times the decode-context ranks."""
@@ -238,6 +241,27 @@ def _budget(plan: Plan, start: Start, pools: Pools, stage: int) -> tuple[BudgetL
     if pools.state:
         lines.append(_states(pools, left(lines).best))
     return with_pool(lines)
+
+
+def _as_the_smallest(plan: Plan) -> Plan:
+    """Every rank takes the least free memory of all; tp over GPUs more than 10% apart is refused.
+
+    Source: SGLang `model_runner.py` (init_torch_distributed, get_available_gpu_memory).
+
+    Raises:
+        KvcalcError: "usage".
+    """
+    if not plan.mixed:
+        return plan
+    sizes = [memory.bytes for memory, _ in plan.mixed]
+    if plan.parallel.tp > 1 and min(sizes) * 10 < max(sizes) * 9:
+        raise KvcalcError(
+            "usage",
+            "SGLang refuses tensor parallelism over GPUs whose free memory is more than 10% apart",
+            f"--pp {len(sizes)} splits the layers instead",
+        )
+    memory = min((memory for memory, _ in plan.mixed), key=lambda m: m.bytes)
+    return plan._replace(memory=memory, mixed=tuple((memory, d) for _, d in plan.mixed))
 
 
 def _states(pools: Pools, rest: int) -> BudgetLine:

@@ -140,6 +140,8 @@ def command_of(plan: Plan, start: Start) -> str:
     host = plan.settings.get("hicache_size")
     if host:
         words.append(f"--enable-hierarchical-cache --hicache-size {host:g}")
+    if p.pp_layers:
+        words.insert(0, f"SGLANG_PP_LAYER_PARTITION={','.join(map(str, p.pp_layers))}")
     return " ".join(word for word in words if word)
 
 

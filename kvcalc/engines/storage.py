@@ -105,7 +105,7 @@ def _vllm(ask: Ask, tokens: int, requests: int) -> Stored:
         async_scheduling=bool(s.get("async_scheduling", True)),
     )  # fmt: skip
     blocks, total, items = 0, 0, []
-    for stage in made.stages(p.pp):
+    for stage in made.stages(p):
         planned = plan(
             stage, _ENDLESS, max_model_len=tokens, max_in_flight_tokens=flight, layout=made.layout,
             mamba_cache_mode=made.mamba_cache_mode, disable_hybrid=made.disable_hybrid, dcp=p.dcp,

@@ -35,6 +35,8 @@ _WIDE = 4096
 class TensorRtLlm(Paged):
     """Rules of the PyTorch backend; the C++ runtime before it shares the pool's rule."""
 
+    engine = "TensorRT-LLM"
+
     def info(self, plan: Plan) -> EngineInfo:
         """The release and the settings in force."""
         settings = {

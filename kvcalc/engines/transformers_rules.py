@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from kvcalc.core import shard
 from kvcalc.core.fit import largest
 from kvcalc.core.model import Model
-from kvcalc.core.plan import LONGEST, Change, Interval, Plan, RankPlan
+from kvcalc.core.plan import LONGEST, Change, Plan, RankPlan, rank_plan, seats
 from kvcalc.core.results.base import EngineInfo
 from kvcalc.core.results.fit import BudgetLine, Limit
 from kvcalc.core.textbook import exact, weight_lines, with_pool
@@ -47,11 +47,10 @@ class Transformers:
         plain(plan.storage.v)
         ranks = []
         for stage, model in enumerate(shard.stage_ranks(plan.model, plan.parallel)):
-            lines = self._given(plan, model) or self._budget(plan, model)
-            pool = lines[-1]
-            weight = next((-line.bytes for line in lines if line.item == "weights"), 0)
-            ends = Interval(pool.bytes, pool.low_bytes, pool.high_bytes)
-            ranks.append(RankPlan(model, weight, ends, lines, stage))
+            ranks += [
+                rank_plan(model, seat, self._given(plan, model) or self._budget(seat.plan, model))
+                for seat in seats(plan, stage)
+            ]
         return ranks
 
     def _given(self, plan: Plan, model: Model) -> tuple[BudgetLine, ...]:
@@ -112,6 +111,10 @@ class Transformers:
 
     def block_tokens(self, plan: Plan) -> int | None:  # noqa: ARG002 - one interface
         """Tokens are counted exactly."""
+        return None
+
+    def block_bytes(self, plan: Plan, rank: RankPlan) -> int | None:  # noqa: ARG002 - one interface
+        """Caches grow with their tokens."""
         return None
 
     def rank_tokens(self, plan: Plan, rank: RankPlan) -> int | None:

@@ -96,6 +96,8 @@ def parse(line: Line) -> Launch:
         options["tp"] = max(int(options.get("tp", 1)) // int(options.get("dp", 1)), 1)
     if line.environment.get("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", "0") not in {"", "0"}:
         options["allow_long_context"] = True
+    if line.environment.get("SGLANG_PP_LAYER_PARTITION"):
+        options["pp_layers"] = line.environment["SGLANG_PP_LAYER_PARTITION"].split(",")
     if line.version is not None:
         options["engine_version"] = line.version
     return reading.done("model")

@@ -174,6 +174,8 @@ def parse(line: Line) -> Launch:
         reading.settings["use_v1"] = False
     if line.environment.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0") not in {"", "0"}:
         options["allow_long_context"] = True
+    if line.environment.get("VLLM_PP_LAYER_PARTITION"):
+        options["pp_layers"] = line.environment["VLLM_PP_LAYER_PARTITION"].split(",")
     if options.pop("ep", 1) == "all":
         options["ep"] = int(options.get("tp", 1)) * int(options.get("dp", 1))
     if line.version is not None:

@@ -30,6 +30,9 @@ PLANS: list[dict[str, Any]] = [
     {"model": "llama-3.1-8b", "gpu": "4090", "context": "64k", "k_dtype": "fp16", "v_dtype": "f16"},
     {"model": "deepseek-v3", "gpu": "8xh200", "requests": 100, "context": "128k"},
     {"model": "gemma-3-27b", "gpu": "h100", "requests": 50, "block_size": 16},
+    {"model": "qwen3-30b-a3b", "gpu": "5070ti+5090", "weights": "int4", "context": "32k"},
+    {"model": "qwen3-8b", "gpu": "2x4090+5090", "pp": 3, "context": "32k"},
+    {"model": "qwen3-8b", "gpu": "4090+5090", "tp": 2, "context": "32k"},
     {"model": "qwen2.5-7b", "gpu_memory": "16GiB", "requests": 8, "context": "32k"},
 ]
 
@@ -41,7 +44,11 @@ def test_each_suggestion_does_what_it_says(plan: dict[str, Any]) -> None:
     assert before.suggestions
     for s in before.suggestions:
         typed = prepared(parse(spec_of("fit"), s.argument.split()) or {})
-        changed = {k: v[0] if isinstance(v, list) else v for k, v in typed.items() if v is not None}
+        changed = {
+            k: v[0] if isinstance(v, list) and k != "pp_layers" else v
+            for k, v in typed.items()
+            if v is not None
+        }
         after = fit(**{**plan, **changed})
         assert (s.max_requests, s.fits, s.kv_pool_bytes) == (
             after.max_requests, after.fits, after.kv_pool_bytes,

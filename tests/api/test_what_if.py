@@ -127,5 +127,6 @@ def test_every_option_is_a_keyword_of_the_python_function(command: str) -> None:
 
 
 def test_which_options_are_lists() -> None:
-    assert {"context", "request", "group", "set"} == list_keys(spec_of("size"))
-    assert {"group", "set"} == list_keys(spec_of("fit"))
+    lists = {"context", "request", "pp_layers", "group", "set"}
+    assert lists == list_keys(spec_of("size"))
+    assert {"pp_layers", "group", "set"} == list_keys(spec_of("fit"))

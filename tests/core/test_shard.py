@@ -85,7 +85,9 @@ def test_the_refusal_names_counts_that_work() -> None:
     with pytest.raises(KvcalcError) as refused:
         shard.rank_heads(8, 3)
 
-    assert refused.value.hint == "1, 2, 4, 8 split the heads; 16, 32, 64 copy them"
+    assert refused.value.hint == (
+        "1, 2, 4, 8 split the heads; 16, 32, 64 copy them; --pp 3 splits the layers"
+    )
 
 
 @pytest.mark.parametrize(
@@ -167,7 +169,7 @@ def test_context_ranks_come_out_of_the_tensor_ranks() -> None:
 
 def test_stages_keep_the_order_of_layers() -> None:
     """5 layers over 2 stages: 3 and 2, as [full, mla, full] and [mla, full]."""
-    cut = shard.stages(model((FULL,), (MLA,), (FULL,), (MLA,), (FULL,)), 2)
+    cut = shard.stages(model((FULL,), (MLA,), (FULL,), (MLA,), (FULL,)), shard.Parallel(pp=2))
 
     assert [[layer[0].kind for layer in stage.layers] for stage in cut] == [
         ["full", "latent", "full"],

@@ -20,6 +20,7 @@ from kvcalc.core.cache import (
 from kvcalc.core.dtypes import storage
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Layer, Model
+from kvcalc.core.shard import Parallel
 from kvcalc.engines.vllm import LayerSpecs, plan, specs_from_model
 
 GIB = 2**30
@@ -148,7 +149,7 @@ def test_shared_and_cross_layers() -> None:
     specs = laid([(full(20, 64), cross), (Shared(),), ()])
     assert [s.type for s in specs.specs] == ["FullAttentionSpec", "CrossAttentionSpec"]
     assert specs.encoder_tokens == 1500
-    assert [len(stage) for stage in specs.stages(3)] == [2, 0, 0]
+    assert [len(stage) for stage in specs.stages(Parallel(pp=3))] == [2, 0, 0]
     with pytest.raises(KvcalcError, match="no cache cache"):
         laid([(Odd(),)])
 

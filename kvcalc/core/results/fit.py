@@ -9,14 +9,25 @@ from kvcalc.core.results.base import EngineInfo, ModelInfo, Result, Warn, Weight
 from kvcalc.core.shard import Parallel
 
 
+class GpuMember(NamedTuple):
+    """One GPU of a machine that mixes them, in rank order."""
+
+    id: str
+    name: str
+    memory_bytes: int
+    memory_basis: str
+
+
 class GpuInfo(NamedTuple):
-    """The machine: `count` equal GPUs; memory is what a program sees of one."""
+    """The machine: `count` GPUs; memory is what a program sees of one, of the smallest if mixed."""
 
     id: str | None
     name: str
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on a row
     memory_bytes: int | None
     memory_basis: str
+    #: The GPUs of a mixed machine; of equal ones none.
+    members: tuple[GpuMember, ...] = ()
 
 
 class BudgetLine(NamedTuple):
@@ -50,7 +61,7 @@ class Ideal(NamedTuple):
 
 
 class Rank(NamedTuple):
-    """One GPU of each pipeline stage."""
+    """One GPU of each pipeline stage, and of each kind where a stage mixes them."""
 
     rank: int
     stage: int
@@ -59,6 +70,10 @@ class Rank(NamedTuple):
     kv_pool_bytes: int
     kv_bytes_per_token: int
     tokens: int
+    gpu: str | None = None
+    #: Of the engine's block pool, as it counts them (vLLM's null block included); null without one.
+    block_bytes: int | None = None
+    blocks: int | None = None
 
 
 class Limit(NamedTuple):

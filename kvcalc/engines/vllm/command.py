@@ -39,6 +39,8 @@ def command_of(plan: Plan, run: Run) -> str:
         words.append(f"--block-size {plan.block_size}")
     if run.release < (0, 11) and "use_v1" in plan.settings:
         words.insert(0, f"VLLM_USE_V1={int(bool(plan.settings['use_v1']))}")
+    if p.pp_layers:
+        words.insert(0, f"VLLM_PP_LAYER_PARTITION={','.join(map(str, p.pp_layers))}")
     words += [_flag(name, value) for name, value in plan.settings.items() if name not in _NOT_FLAGS]
     words += _speculation(run)
     return " ".join(words)

@@ -23,7 +23,7 @@ from kvcalc.core.cache import (
 from kvcalc.core.dtypes import Storage, kv_bytes
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
-from kvcalc.core.shard import pp_split, rank_heads
+from kvcalc.core.shard import Parallel, rank_heads, stage_layers
 from kvcalc.engines.vllm.compressed import compressed_specs
 from kvcalc.engines.vllm.hybrid import (
     Setting,
@@ -52,19 +52,22 @@ class LayerSpecs:
     encoder_tokens: int = 0
     #: By how much state pages grow to match attention pages, in the model's own bytes.
     state_page_bytes: int = 0
+    #: The last of `layers` that are a draft's; they run on the last pipeline stage.
+    draft_layers: int = 0
 
     @property
     def specs(self) -> list[Spec]:
         """All layers in order; a layer may hold several caches or none."""
         return [spec for layer in self.layers for spec in layer]
 
-    def stages(self, pp: int) -> list[list[Spec]]:
+    def stages(self, parallel: Parallel) -> list[list[Spec]]:
         """Specs by pipeline stage, cut by layers as vLLM cuts them."""
         cut, start = [], 0
-        for count in pp_split(len(self.layers), pp):
+        for count in stage_layers(len(self.layers) - self.draft_layers, parallel):
             part = self.layers[start : start + count]
             cut.append([spec for layer in part for spec in layer])
             start += count
+        cut[-1] += [spec for layer in self.layers[start:] for spec in layer]
         return cut
 
 
@@ -139,6 +142,7 @@ def specs_from_model(
         disable_hybrid=disable_hybrid or chunked,
         encoder_tokens=max((c.encoder_tokens for c in caches if isinstance(c, Cross)), default=0),
         state_page_bytes=page,
+        draft_layers=draft_layers,
     )
 
 

@@ -96,7 +96,7 @@ def layout_of(plan: Plan, run: Run) -> Layout:
     p, s = plan.parallel, plan.settings
     key = (
         id(plan.model), plan.storage.k.key, plan.storage.v.key, plan.storage.model.key, p.tp, p.pp,
-        p.dcp, plan.block_size, run.release, run.batched_tokens, run.async_scheduling,
+        p.pp_layers, p.dcp, plan.block_size, run.release, run.batched_tokens, run.async_scheduling,
         run.speculative_tokens, run.draft_layers, s.get("enable_prefix_caching"),
         s.get("disable_hybrid_kv_cache_manager"), s.get("mamba_ssm_cache_dtype"),
     )  # fmt: skip
@@ -125,7 +125,7 @@ def _layout(plan: Plan, run: Run) -> Layout:
     )
     load = Load(plan.context, flight, made.mamba_cache_mode, p.dcp, made.encoder_tokens)
     # Layers of a draft stand behind the model's own: on the last stage.
-    cut = made.stages(p.pp) if p.pp > 1 else [made.specs]
+    cut = made.stages(p) if p.pp > 1 else [made.specs]
     specs = [spec for stage in cut for spec in stage]
     if p.dcp > 1 and any(spec.is_window and spec.dcp_sharded for spec in specs):
         raise KvcalcError(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvcalc.core import shard
-from kvcalc.core.plan import LONGEST, Change, Interval, Plan, RankPlan
+from kvcalc.core.plan import LONGEST, Change, Plan, RankPlan, kinds, rank_plan, seats
 from kvcalc.core.results.base import EngineInfo
 from kvcalc.core.results.fit import BudgetLine, Limit
 from kvcalc.core.units import cdiv
@@ -56,19 +56,18 @@ class Vllm:
         Raises:
             KvcalcError: "not_divisible"; "usage" for what vLLM refuses to start.
         """
-        check(plan)
+        for each in kinds(plan):
+            check(each)
         run, layout = self._of(plan)
         w = widths_of(plan.model, plan.weights.bytes)
         ranks = []
         for stage, model in enumerate(shard.stage_ranks(plan.model, plan.parallel)):
-            lines = _given(plan, layout, stage)
-            if not lines:
-                layers = len(model.layers)
-                lines = budget(plan, run, w, coefficients("vllm"), stage, layers)
-            pool = lines[-1]
-            weight = next((-line.bytes for line in lines if line.item == "weights"), 0)
-            ends = Interval(pool.bytes, pool.low_bytes, pool.high_bytes)
-            ranks.append(RankPlan(model, weight, ends, lines, stage))
+            for seat in seats(plan, stage):
+                lines = _given(plan, layout, stage)
+                if not lines:
+                    layers = len(model.layers)
+                    lines = budget(seat.plan, run, w, coefficients("vllm"), stage, layers)
+                ranks.append(rank_plan(model, seat, lines))
         return ranks
 
     def request_bytes(self, plan: Plan, rank: RankPlan, tokens: int) -> int:
@@ -102,6 +101,10 @@ class Vllm:
     def block_tokens(self, plan: Plan) -> int | None:
         """Tokens of a block of attention, grown to hold a state where the model has both."""
         return self._of(plan)[1].block_tokens
+
+    def block_bytes(self, plan: Plan, rank: RankPlan) -> int | None:
+        """Bytes of a block of the pool: of every layer of its group."""
+        return self._of(plan)[1].blocks[rank.stage] or None
 
     def rank_tokens(self, plan: Plan, rank: RankPlan) -> int | None:
         """The pool in tokens as that release prints it for `plan.context`."""

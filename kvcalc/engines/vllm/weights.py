@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kvcalc.core.cache import Full, Latent
 from kvcalc.core.model import Model
 from kvcalc.core.plan import Interval, Plan
-from kvcalc.core.shard import pp_split
+from kvcalc.core.shard import stage_layers
 from kvcalc.core.units import MIB, cdiv, pad
 from kvcalc.engines.coefficients import Coefficients
 from kvcalc.engines.vllm.defaults import Run, is_datacentre_blackwell
@@ -81,7 +81,7 @@ def _bytes(
 ) -> int:
     model, p = plan.model, plan.parallel
     parts = _parts(plan, run, w, coefficients, total)
-    counts = pp_split(len(model.layers), p.pp) if p.pp > 1 else [w.layers]
+    counts = stage_layers(len(model.layers), p) if p.pp > 1 else [w.layers]
     share = counts[stage] / w.layers
     per_element = parts.rest / max(w.attention + w.dense, 1)
     copied = share * (w.replicated * per_element + 2 * w.layers * w.hidden * (2 + w.experts))

@@ -130,7 +130,8 @@ def plan_of(r: FitResult) -> str:
     )
     engine = "textbook" if r.engine.id == "none" else f"{r.engine.id} {r.engine.version or ''}"
     named = f"{r.model.name} {weights}".strip()
-    return f"{named}, {r.gpu.count} × {gpu}, {engine.strip()}"
+    machine = gpu if r.gpu.members else f"{r.gpu.count} × {gpu}"
+    return f"{named}, {machine}, {engine.strip()}"
 
 
 def _answer(r: FitResult) -> str:
@@ -251,12 +252,15 @@ def _totals(r: FitResult) -> Table:
 
 def _ranks(r: FitResult) -> Table:
     rows = tuple(
-        Row((str(k.stage), str(k.layers), fixed(k.weight_bytes, GIB), fixed(k.kv_pool_bytes, GIB),
-             f"{k.kv_bytes_per_token:,}", f"{k.tokens:,}"))
+        Row((k.gpu or "", str(k.stage), str(k.layers), fixed(k.weight_bytes, GIB),
+             fixed(k.kv_pool_bytes, GIB), f"{k.kv_bytes_per_token:,}", f"{k.tokens:,}"))
         for k in r.ranks
     )  # fmt: skip
     heads = ("stage", "layers", "weights GiB", "KV pool GiB", "B per token", "tokens")
-    return Table(tuple(Column(h) for h in heads), rows)
+    columns = (Column("GPU", "<"), *(Column(h) for h in heads))
+    if r.gpu.members:
+        return Table(columns, rows)
+    return Table(columns[1:], tuple(row._replace(cells=row.cells[1:]) for row in rows))
 
 
 def _missing(r: FitResult) -> Table:

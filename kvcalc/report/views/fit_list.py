@@ -38,7 +38,8 @@ def _verdict(r: FitList, fits: list[Candidate]) -> Verdict:
         return Verdict(f"{some} {best.gpu} is enough", plan, fits=True)
     gpu = r.gpu.id or format_bytes(r.gpu.memory_bytes or 0) if r.gpu is not None else ""
     count = r.gpu.count if r.gpu is not None else 1
-    plan = f"{count} × {gpu}, {rules}, {_load(r)}"
+    mixed = r.gpu is not None and bool(r.gpu.members)
+    plan = f"{gpu if mixed else f'{count} × {gpu}'}, {rules}, {_load(r)}"
     if not fits:
         return Verdict("no model of the catalog fits", plan, fits=False)
     return Verdict(f"{len(fits)} of {len(r.candidates)} models fit", plan, fits=True)
