@@ -509,7 +509,7 @@ complete -c kvcalc -n '__kvcalc_is fit report' -l kv-pool-tokens -x -d 'the pool
 complete -c kvcalc -n '__kvcalc_is fit report' -l average-context -x -d 'typical context, beside the worst case'
 complete -c kvcalc -n '__kvcalc_is fit check report' -l dp -x -d 'data parallel: whole replicas'
 complete -c kvcalc -n '__kvcalc_is fit report' -l ep -x -d 'expert parallel: whole experts split'
-complete -c kvcalc -n '__kvcalc_is fit; and __kvcalc_unused --solve' -l solve -x -a '(__kvcalc_offer solve)' -d 'least or most of: gpus utilization context requests kv-dtype'
+complete -c kvcalc -n '__kvcalc_is fit; and __kvcalc_unused --solve' -l solve -x -a '(__kvcalc_offer solve)' -d 'least or most of: gpus utilization context requests kv-dtype, or a setting\'s name'
 complete -c kvcalc -n '__kvcalc_is fit; and __kvcalc_unused --all' -l all -d 'list every candidate'
 complete -c kvcalc -n '__kvcalc_is fit; and __kvcalc_unused --why' -l why -d 'also list what was left out, and why'
 complete -c kvcalc -n '__kvcalc_is timeline speed report' -l prompt -x -d 'tokens of the prompt, prefilled at once'

@@ -566,7 +566,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--dp'), 'data parallel: whole replicas', '', $true)
         , @(@('--dcp'), 'decode-context parallel: tokens split, out of tp', '', $true)
         , @(@('--ep'), 'expert parallel: whole experts split', '', $true)
-        , @(@('--solve'), 'least or most of: gpus utilization context requests kv-dtype', 'solve', $false)
+        , @(@('--solve'), 'least or most of: gpus utilization context requests kv-dtype, or a setting''s name', 'solve', $false)
         , @(@('--all'), 'list every candidate', '', $false)
         , @(@('--why'), 'also list what was left out, and why', '', $false)
         , @(@('--engine'), 'whose rules: none is the textbook', 'engines', $true)

@@ -392,6 +392,21 @@ def parallel_of(
     return Parallel(**values, pp_layers=layers)
 
 
+def version_of(version: object) -> str | None:
+    """--engine-version as text; JSON's 0.16 is a release too.
+
+    Raises:
+        KvcalcError: "usage" for what is neither a text nor a number.
+    """
+    if version is None or isinstance(version, str):
+        return version
+    if isinstance(version, (int, float)) and not isinstance(version, bool):
+        return str(version)
+    raise KvcalcError(
+        "usage", f"--engine-version is {shown(version)}", "a text like 0.16.0 or b7500"
+    )
+
+
 def textbook_only(engine: str, version: str | None, settings: Mapping[str, object] | None) -> None:
     """Check that no engine's rules are asked for where only the textbook's are implemented.
 

@@ -76,7 +76,7 @@ def setup_of(log: Log, asked: dict[str, Any], shape: resolve.Shape) -> Setup:
         KvcalcError: What the options raise; a model that only the log names is never an error.
     """
     settings = {**_usable(log.settings), **dict(asked.get("set") or {})}
-    version = asked.get("engine_version") or log.version
+    version = resolve.version_of(asked.get("engine_version")) or log.version
     assumed: list[Assumed] = []
     model = model_of(log, asked.get("model"), shape, assumed)
     if model is None:

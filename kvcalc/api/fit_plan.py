@@ -58,7 +58,8 @@ def engine_of(asked: dict[str, Any]) -> EngineChoice:
         KvcalcError: "unknown_engine"; "unknown_setting"; "usage" for a version where there is one.
     """
     name = asked.get("engine", DEFAULT_ENGINE)
-    version, given = asked.get("engine_version"), asked.get("set", {})
+    version = resolve.version_of(asked.get("engine_version"))
+    given = asked.get("set", {})
     if name == "none" and version is None and not given:
         return EngineChoice(None, None, {})
     from kvcalc.engines.registry import engine_of as known  # noqa: PLC0415 - engines alone

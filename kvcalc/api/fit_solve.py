@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from typing import Any
 
@@ -45,10 +46,34 @@ def solve(what: str, plan: core.Plan, gpu: GpuInfo) -> tuple[Solved, core.Plan, 
     elif key == "kv-dtype":
         return _kv_dtype(plan, gpu)
     else:
-        close = nearest(key, list(WHATS), 1)
-        hint = f"nearest: {close[0]}; all: {', '.join(WHATS)}" if close else ", ".join(WHATS)
-        raise KvcalcError("usage", f"--solve {shown(what)} is nothing to solve for", hint)
-    return Solved(key, value), changed, gpu._replace(count=changed.parallel.gpus)
+        return (*_setting(str(what), plan), gpu)
+    return _solved(key, value), changed, gpu._replace(count=changed.parallel.gpus)
+
+
+def _solved(option: str, value: Any) -> Solved:
+    return Solved(option, value, None if value is None else f"--{option} {value}")
+
+
+def _setting(what: str, plan: core.Plan) -> tuple[Solved, core.Plan]:
+    """One of the engine's own settings: `setting NAME`, or its name alone."""
+    from kvcalc.api.fit_solve_setting import solved_setting  # noqa: PLC0415 - rarely asked
+    from kvcalc.engines.registry import engine_of  # noqa: PLC0415
+
+    name = re.sub(r"^setting[\s:=]+", "", what.strip(), flags=re.IGNORECASE).replace("-", "_")
+    engine = engine_of(core.rules_of(plan).info(plan).id)
+    setting = next((s for s in engine.settings if s.name == name.lower()), None)
+    if setting is None:
+        names = [*WHATS, *(s.name for s in engine.settings)]
+        close = nearest(what, names, 1)
+        near = f"nearest: {close[0]}; all: " if close else ""
+        raise KvcalcError(
+            "usage", f"--solve {shown(what)} is nothing to solve for with {engine.id}",
+            f"{near}{', '.join(names)}",
+        )  # fmt: skip
+    value, changed = solved_setting(setting, plan)
+    word = str(value).lower() if isinstance(value, bool) else value
+    argument = None if value is None else f"--set {setting.name}={word}"
+    return Solved(f"setting {setting.name}", value, argument), changed
 
 
 def with_solved(asked: dict[str, Any], solved: Solved, parallel: Parallel) -> dict[str, Any]:
@@ -58,17 +83,12 @@ def with_solved(asked: dict[str, Any], solved: Solved, parallel: Parallel) -> di
         return out
     if solved.option == "gpus":
         return {**out, **gpu_options(out, parallel)}
+    if solved.option.startswith("setting "):
+        name = solved.option.removeprefix("setting ")
+        return {**out, "set": {**out.get("set", {}), name: solved.value}}
     if solved.option == "kv-dtype":
         out = {k: v for k, v in out.items() if k not in {"k_dtype", "v_dtype"}}
     return {**out, solved.option.replace("-", "_"): solved.value}
-
-
-def _fits(plan: core.Plan) -> bool:
-    try:
-        ranks = core.rank_plans(plan)
-        return core.most_requests(plan, ranks, plan.context).best >= plan.requests
-    except KvcalcError:  # a number of GPUs that heads do not divide by, blocks that do not fit
-        return False
 
 
 def _gpus(plan: core.Plan) -> tuple[int | None, core.Plan]:
@@ -79,7 +99,7 @@ def _gpus(plan: core.Plan) -> tuple[int | None, core.Plan]:
     p = plan.parallel
     for tp in range(1, _MOST_GPUS // (p.pp * p.dp) + 1):
         changed = plan._replace(parallel=p._replace(tp=tp))
-        if tp % p.dcp == 0 and _fits(changed):
+        if tp % p.dcp == 0 and core.fits(changed):
             return changed.parallel.gpus, changed
     return None, plan
 
@@ -87,12 +107,12 @@ def _gpus(plan: core.Plan) -> tuple[int | None, core.Plan]:
 def _utilization(plan: core.Plan) -> tuple[float | None, core.Plan]:
     """The least share in steps of 0.0001: the pool grows with it."""
     full = plan._replace(utilization=Fraction(1))
-    if not _fits(full):
+    if not core.fits(full):
         return None, plan
     low, high = 0, _STEPS
     while high - low > 1:
         middle = (low + high) // 2
-        if _fits(plan._replace(utilization=Fraction(middle, _STEPS))):
+        if core.fits(plan._replace(utilization=Fraction(middle, _STEPS))):
             high = middle
         else:
             low = middle
@@ -102,6 +122,6 @@ def _utilization(plan: core.Plan) -> tuple[float | None, core.Plan]:
 def _kv_dtype(plan: core.Plan, gpu: GpuInfo) -> tuple[Solved, core.Plan, GpuInfo]:
     for name in _DTYPES:
         changed = plan._replace(storage=storage(name, model=plan.storage.model.key))
-        if _fits(changed):
-            return Solved("kv-dtype", name), changed, gpu
-    return Solved("kv-dtype", None), plan, gpu
+        if core.fits(changed):
+            return _solved("kv-dtype", name), changed, gpu
+    return _solved("kv-dtype", None), plan, gpu

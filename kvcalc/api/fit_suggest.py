@@ -74,7 +74,7 @@ def _more_gpus(plan: core.Plan, asked: dict[str, Any]) -> list[core.Change]:
         words = " ".join(f"--{k} {v}" for k, v in gpu_options(asked, bigger).items())
         changed = plan._replace(parallel=engine.shared(bigger))
         changes.append(core.Change("gpus", words, changed))
-        if _fits(changed):
+        if core.fits(changed):
             break
     return changes
 
@@ -140,14 +140,6 @@ def _smaller_weights(plan: core.Plan, gpu: str | None) -> list[core.Change]:
             changed = plan._replace(weights=smaller)
             changes.append(core.Change("weights", f"--weights {name}", changed))
     return changes
-
-
-def _fits(plan: core.Plan) -> bool:
-    try:
-        ranks = core.rank_plans(plan)
-    except KvcalcError:  # a number of GPUs that the heads do not divide by
-        return False
-    return core.most_requests(plan, ranks, plan.context).best >= plan.requests
 
 
 def _has(gpu: str | None, name: str) -> bool:

@@ -80,8 +80,8 @@ def size(
             None if d in {None, "auto"} else d for d in (k_dtype or kv_dtype, v_dtype or kv_dtype)
         )
         info, store, contexts, count = _engine(
-            engine, engine_version, set or {}, (found, storage, k, v, dtype, parallel, page),
-            contexts, count,
+            engine, resolve.version_of(engine_version), set or {},
+            (found, storage, k, v, dtype, parallel, page), contexts, count,
         )  # fmt: skip
     return core.size(
         found,

@@ -20,6 +20,8 @@ SPEC = Spec(
         ("kvcalc fit llama-3.1-70b", "on which GPUs, and how many of them?"),
         ("kvcalc fit --gpu 4090", "which models fit on this one?"),
         ("kvcalc fit llama-3.1-70b --gpu h100,h200 --kv-dtype bf16,fp8", "combinations"),
+        ("kvcalc fit llama-3.1-8b --gpu 4090 -n 8 --solve max_num_batched_tokens",
+         "the most of an engine's own setting"),
         ("kvcalc fit qwen3-30b-a3b --gpu 5070ti+5090 --pp-layers 16,32 --weights fp8",
          "a machine that mixes GPUs, a pipeline over it"),
         ("kvcalc fit llama-3.1-70b --gpu h100 -n 8 --solve gpus", "the fewest GPUs for a load"),

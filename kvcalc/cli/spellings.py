@@ -82,6 +82,8 @@ SWITCHES = {
     "--enforce-eager": "enforce_eager=true",
     "--disable-hybrid-kv-cache-manager": "disable_hybrid_kv_cache_manager=true",
 }
+#: Options that --solve knows beside the engines' settings.
+_SOLVABLE = frozenset({"--context", "--requests", "--utilization", "--kv-dtype"})
 #: Spellings of the positional MODEL.
 MODEL = ("--model", "--model-path", "--model-id", "-m", "-hf")
 
@@ -92,6 +94,7 @@ def normalise(argv: list[str], own: frozenset[str], flags: frozenset[str]) -> li
     `own` are the command's options, which win over a spelling of the same name; `flags` those of
     them without a value. A word that is the value of an option is never touched.
     """
+    argv = _joined(argv)
     out: list[str] = []
     models: list[str] = []
     i = 0
@@ -120,7 +123,7 @@ def normalise(argv: list[str], own: frozenset[str], flags: frozenset[str]) -> li
             value = argv[i]
             i += 1
         if name in own:
-            out += [name, value]
+            out += [name, _solvable(value) if name == "--solve" else value]
         elif name in MODEL:
             models.append(value)
         elif name in RENAMED:
@@ -128,6 +131,23 @@ def normalise(argv: list[str], own: frozenset[str], flags: frozenset[str]) -> li
         else:
             out += ["--set", f"{SETTINGS[name]}={value}"]
     return models + out
+
+
+def _joined(argv: list[str]) -> list[str]:
+    """`--solve setting NAME` is one value, as `--solve NAME` is."""
+    words = list(argv)
+    end = words.index("--") if "--" in words else len(words)
+    for i in range(end - 3, -1, -1):
+        if words[i : i + 2] == ["--solve", "setting"] and not words[i + 2].startswith("-"):
+            del words[i + 1]
+    return words
+
+
+def _solvable(what: str) -> str:
+    """What --solve names by an engine's spelling: max-model-len is the context."""
+    flag = f"--{what.replace('_', '-')}"
+    own = RENAMED.get(flag, "")
+    return own[2:] if own in _SOLVABLE else SETTINGS.get(flag, what)
 
 
 def _takes_value(name: str, own: frozenset[str], flags: frozenset[str]) -> bool:

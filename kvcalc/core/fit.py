@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+from kvcalc.core.errors import KvcalcError
 from kvcalc.core.plan import (
     LONGEST,
     Change,
@@ -35,7 +36,7 @@ from kvcalc.core.textbook import TEXTBOOK
 from kvcalc.core.units import cdiv
 
 __all__ = [
-    "Change", "Device", "Interval", "Memory", "Plan", "RankPlan", "Rules", "fit", "largest",
+    "Change", "Device", "Interval", "Memory", "Plan", "RankPlan", "Rules", "fit", "fits", "largest",
     "longest_context", "most_requests", "rank_plans", "rules_of", "tightest",
 ]  # fmt: skip
 
@@ -62,6 +63,14 @@ def most_requests(plan: Plan, ranks: Sequence[RankPlan], tokens: int) -> Interva
 def rules_of(plan: Plan) -> Rules:
     """The engine's rules that judge the plan."""
     return plan.rules or TEXTBOOK
+
+
+def fits(plan: Plan) -> bool:
+    """Whether the wanted requests fit; a plan that the engine refuses does not."""
+    try:
+        return most_requests(plan, rank_plans(plan), plan.context).best >= plan.requests
+    except KvcalcError:  # a number of GPUs that heads do not divide by, blocks that do not fit
+        return False
 
 
 def tightest(plan: Plan, ranks: Sequence[RankPlan]) -> int:

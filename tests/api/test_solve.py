@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kvcalc
-from kvcalc.core.results.fit import FitResult
+from kvcalc.core.results.fit import FitResult, Solved
 
 
 def fit(model: str | None = "llama-3.1-70b", **options: Any) -> FitResult:
@@ -111,4 +111,4 @@ def test_the_answer_is_the_changed_plans() -> None:
 def test_underscores_and_case_do_not_matter() -> None:
     r = fit(gpu_memory="80GiB", weight_bytes="35GiB", solve="KV_dtype")
 
-    assert r.solved == ("kv-dtype", "bf16")
+    assert r.solved == Solved("kv-dtype", "bf16", "--kv-dtype bf16")

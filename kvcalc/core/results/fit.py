@@ -95,10 +95,14 @@ class Suggestion(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """The value of one option that makes the rest fit; null if none does."""
+    """The value of one option that makes the rest fit; null if none does.
+
+    `option` is "setting NAME" for a setting of the engine's; `argument` is how it is typed.
+    """
 
     option: str
     value: Any
+    argument: str | None = None
 
 
 class Typical(NamedTuple):

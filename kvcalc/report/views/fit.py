@@ -30,6 +30,8 @@ _ITEMS = {
 }
 
 
+#: Solved options of which more helps; of a setting or a context the most is what leaves room.
+_ENOUGH = frozenset({"gpus", "utilization", "kv-dtype"})
 _UNUSED = frozenset({"unused", "reserve", "margin"})
 _NAMED = frozenset({"memory", "weights", "kv_pool"})
 
@@ -142,7 +144,8 @@ def _answer(r: FitResult) -> str:
         load = "at" if r.requests == 1 else f"for {counted(r.requests)} of"
         return f"{word}{up(r.shortfall_bytes)} short{where} {load} {r.context_tokens:,} tokens"
     if r.solved is not None and r.solved.value is not None and r.solved.option != "requests":
-        return f"--{r.solved.option} {r.solved.value} is enough for {counted(r.requests)} {at}"
+        word = "is enough for" if r.solved.option in _ENOUGH else "leaves room for"
+        return f"{r.solved.argument} {word} {counted(r.requests)} {at}"
     sure = "" if r.max_requests_low >= r.requests else ", but not surely"
     if r.requests > 1:
         more = r.max_requests - r.requests
