@@ -331,11 +331,12 @@ _kvcalc_options() {
                 !-v,--verbose !-h,--help'
             ;;
         waste)
-            options='--request --max-context --slots --waste-fraction --encoder-tokens
-                !--allow-long-context --kv-dtype --k-dtype --v-dtype --dtype --weights
-                --weight-bytes --block-size --pool --gpu --gpus --policy --layers --kv-heads
-                --head-dim --query-heads --value-dim --parameters --max-context-length --group
-                !-f,--format !--json !-o,--output !--color !-q,--quiet !-v,--verbose !-h,--help'
+            options='--request !--trace --limit !--skip-bad --seed --max-context --slots --waste-fraction
+                --encoder-tokens !--allow-long-context --kv-dtype --k-dtype --v-dtype --dtype
+                --weights --weight-bytes --block-size --pool --gpu --gpus --policy --layers
+                --kv-heads --head-dim --query-heads --value-dim --parameters --max-context-length
+                --group !-f,--format !--json !-o,--output !--color !-q,--quiet !-v,--verbose
+                !-h,--help'
             ;;
         compare)
             options='-c,--context -n,--requests --request --max-context --shared-prefix --window --keep

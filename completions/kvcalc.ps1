@@ -644,6 +644,10 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         )
         'waste' = $shared + @(
         , @(@('--request'), 'one request of a mixed batch; repeat it', '', $true)
+        , @(@('--trace'), 'requests: JSON Lines or CSV, gzip or not, - for stdin; or a spec like poisson:rate=5,prompt=1000,output=200', 'files', $false)
+        , @(@('--limit'), 'read at most so many requests', '', $true)
+        , @(@('--skip-bad'), 'count lines that are no request and go on', '', $false)
+        , @(@('--seed'), 'of a synthetic workload', '', $true)
         , @(@('--max-context'), 'what naive allocation reserves for each request', '', $true)
         , @(@('--slots'), 'requests the pool has room for, without lengths', '', $true)
         , @(@('--waste-fraction'), 'wasted share of each, as 0.62', '', $true)

@@ -198,7 +198,7 @@ def machine_of(gpu: str | None, gpu_memory: Count | None) -> Machine:
             "usage", "--gpu and --gpu-memory are two machines",
             "name a GPU or give its memory; --reserve leaves a part of it alone",
         )  # fmt: skip
-    if gpu is not None and "+" in gpu:
+    if isinstance(gpu, str) and "+" in gpu:
         return _mixed(gpu)
     if gpu is not None:
         found, count = resolve.gpu_of(gpu)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from kvcalc import resolve
@@ -11,7 +12,7 @@ from kvcalc.core.alloc import POLICIES
 from kvcalc.core.errors import KvcalcError, nearest
 from kvcalc.core.model import Model
 from kvcalc.core.results.base import Warn, WeightInfo
-from kvcalc.core.results.waste import PoolSource, WasteResult
+from kvcalc.core.results.waste import PoolSource, TraceUse, WasteResult
 from kvcalc.core.units import parse_bytes, parse_count, parse_share, shown
 from kvcalc.resolve import Count
 
@@ -20,6 +21,10 @@ def waste(
     model: str | Model | None = None,
     *,
     request: Count | Sequence[Count] = (),
+    trace: str | None = None,
+    limit: Count | None = None,
+    skip_bad: bool = False,
+    seed: Count | None = None,
     max_context: Count | None = None,
     policy: str | Sequence[str] = (),
     block_size: Count = 16,
@@ -51,7 +56,10 @@ def waste(
         model: A preset's id or alias, a hub name, a path, or None with a shape by numbers.
         request: Tokens that each request really used. Engines never store the last sampled
             token: a prompt of 2,000 with 50 generated is 2,049.
-        max_context: Tokens that naive reserves for every request; a static cache's length.
+        trace: Requests of a file or a workload spec, as in `kvcalc.simulate`, each with
+            prompt + output − 1 stored tokens; `limit`, `skip_bad` and `seed` are its options.
+        max_context: Tokens that naive reserves for every request; a static cache's length. Of a
+            trace by default the model's maximum.
         policy: Of naive, pow2, exact and paged; default all.
         pool: Memory for KV cache; or `gpu`, whose memory less the weights it is.
         slots: With `waste_fraction`, and without a model: only `effective_requests`.
@@ -64,17 +72,19 @@ def waste(
     )
     lengths = [request] if isinstance(request, (int, str)) else list(request)
     if slots is not None or waste_fraction is not None:
-        if model is not None or shape.given() or lengths:
+        if model is not None or shape.given() or lengths or trace:
             raise KvcalcError(
                 "usage", "--slots and --waste-fraction answer without MODEL and lengths",
-                "leave out MODEL and --request, or those two",
+                "leave out MODEL, --request and --trace, or those two",
             )  # fmt: skip
         return _of_slots(slots, waste_fraction)
     found = resolve.model_of(model, shape, encoder_tokens)
-    if not lengths:
+    if bool(lengths) == bool(trace):
         raise KvcalcError(
-            "usage", "--request is missing: what did each request use",
-            "like --request 500 --request 3800; or --slots N --waste-fraction F",
+            "usage",
+            "--request and --trace both give the requests" if trace
+            else "--request is missing: what did each request use",
+            "like --request 500 --request 3800, --trace FILE, or --slots N --waste-fraction F",
         )  # fmt: skip
     if pool is not None and gpu is not None:
         raise KvcalcError("usage", "--pool and --gpu both give the pool", "give one of them")
@@ -85,23 +95,78 @@ def waste(
     elif gpu is not None:
         memory = _beside_weights(gpu, gpus, resolve.weights_of(found, weights, weight_bytes))
         warnings = _doubts(found, memory)
-    return core.waste(
-        found,
-        resolve.storage_of(found, kv_dtype, k_dtype, v_dtype, dtype),
-        [
-            resolve.context_of(found, n, allow_long=allow_long_context, option="--request")
-            for n in lengths
-        ],
-        maximum=None
+    maximum = (
+        None
         if max_context is None
         else resolve.context_of(
             found, max_context, allow_long=allow_long_context, option="--max-context"
-        ),
+        )
+    )
+    requests: Sequence[int] | Counter[int] = [
+        resolve.context_of(found, n, allow_long=allow_long_context, option="--request")
+        for n in lengths
+    ]
+    use = None
+    if trace:
+        maximum = found.max_context_tokens if maximum is None else maximum
+        requests, use = _of_trace(trace, limit, seed, maximum, skip_bad=skip_bad)
+        warnings = (*warnings, *_left_out(use, maximum))
+    return core.waste(
+        found,
+        resolve.storage_of(found, kv_dtype, k_dtype, v_dtype, dtype),
+        requests,
+        trace=use,
+        maximum=maximum,
         policies=_policies(policy),
         block_size=parse_count(block_size, "--block-size"),
         pool=memory,
         warnings=warnings,
     )
+
+
+def _of_trace(
+    trace: str, limit: Count | None, seed: Count | None, maximum: int | None, *, skip_bad: bool
+) -> tuple[Counter[int], TraceUse]:
+    """How many requests store so many tokens: prompt + output − 1, the last one is never stored.
+
+    Raises:
+        KvcalcError: What reading the trace raises; "invalid_trace" if no request is left.
+    """
+    from kvcalc.api.simulate_load import Load  # noqa: PLC0415 - traces alone need it
+
+    load = Load(trace, {"limit": limit, "skip_bad": skip_bad, "seed": seed})
+    found: Counter[int] = Counter()
+    rejected = 0
+    for request in load:
+        tokens = request.prompt + max(request.output - 1, 0)
+        if maximum is not None and tokens > maximum:
+            rejected += 1
+        else:
+            found[tokens] += 1
+    workload, count = load.workload, found.total()
+    if not count:
+        raise KvcalcError(
+            "invalid_trace", f"{workload.name} has no request of at most {maximum:,} tokens"
+            if rejected else f"{workload.name} has no requests",
+            "--max-context TOKENS says what a request may reach" if rejected else None,
+        )  # fmt: skip
+    mean = sum(n * times for n, times in found.items()) / count
+    return found, TraceUse(
+        workload.name, workload.format, rejected, workload.skipped, mean, max(found)
+    )
+
+
+def _left_out(use: TraceUse, maximum: int | None) -> tuple[Warn, ...]:
+    warnings = []
+    if use.rejected_requests:
+        n = use.rejected_requests
+        text = f"{n:,} request{'' if n == 1 else 's'} of more than {maximum:,} tokens left out"
+        warnings.append(Warn("requests_rejected", text))
+    if use.skipped_lines:
+        n = use.skipped_lines
+        text = f"{n:,} line{'' if n == 1 else 's'} of {use.name} left out as no request"
+        warnings.append(Warn("lines_skipped", text))
+    return tuple(warnings)
 
 
 def _of_slots(slots: Count | None, fraction: str | float | None) -> WasteResult:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 
 from kvcalc.core.alloc import NEED_MAXIMUM, POLICIES, allocated_bytes, reserved_tokens
@@ -10,19 +11,20 @@ from kvcalc.core.dtypes import Storage
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.results.base import KvDtype, Warn
-from kvcalc.core.results.waste import PolicyWaste, PoolSource, RequestUse, WasteResult
+from kvcalc.core.results.waste import PolicyWaste, PoolSource, RequestUse, TraceUse, WasteResult
 from kvcalc.core.size import model_info
 
 
 def waste(
     model: Model,
     storage: Storage,
-    requests: Sequence[int],
+    requests: Sequence[int] | Mapping[int, int],
     *,
     maximum: int | None = None,
     policies: Sequence[str] = POLICIES,
     block_size: int = 16,
     pool: PoolSource | None = None,
+    trace: TraceUse | None = None,
     warnings: tuple[Warn, ...] = (),
 ) -> WasteResult:
     """Bytes reserved, used and wasted for `requests` under each policy.
@@ -30,11 +32,13 @@ def waste(
     Args:
         model: The model whose caches are allocated.
         storage: How K and V are stored.
-        requests: Tokens that each request really used, at least one request.
+        requests: Tokens that each request really used, at least one request; or how many
+            requests used so many tokens, for which no single request is listed.
         maximum: Tokens that naive reserves and pow2 is capped at.
         policies: Names of `alloc.POLICIES`, in the order of the answer.
         block_size: Tokens of a block of paged.
         pool: Memory for KV cache, for the requests it holds.
+        trace: Where the requests come from.
         warnings: What the asker should know of the inputs.
 
     Raises:
@@ -42,33 +46,35 @@ def waste(
             is longer than it; "not_divisible" if a block format does not divide.
     """
     _check(requests, maximum, policies)
-    use = tuple(
-        RequestUse(
+    lengths = requests if isinstance(requests, Mapping) else Counter(requests)
+    count = sum(lengths.values())
+    use = {
+        n: RequestUse(
             n,
             model.bytes_at(n, storage),
             {p: allocated_bytes(p, model, storage, n, maximum, block_size) for p in policies},
         )
-        for n in requests
-    )
-    used = sum(u.used_bytes for u in use)
+        for n in lengths
+    }
+    used = sum(times * use[n].used_bytes for n, times in lengths.items())
     size = pool.bytes if pool is not None else None
-    totals = {p: sum(u.allocated_bytes[p] for u in use) for p in policies}
-    held = {p: _per_pool(size, len(requests), total) for p, total in totals.items()}
+    totals = {
+        p: sum(times * use[n].allocated_bytes[p] for n, times in lengths.items()) for p in policies
+    }
+    held = {p: _per_pool(size, count, total) for p, total in totals.items()}
     effective = None
     if size is not None and maximum is not None:
-        naive = sum(
-            allocated_bytes("naive", model, storage, n, maximum, block_size) for n in requests
-        )
-        slots = _per_pool(size, len(requests), naive)
+        naive = count * model.bytes_at(maximum, storage)
+        slots = _per_pool(size, count, naive)
         if slots is not None:
             effective = effective_requests(slots, _share(naive - used, naive))
     return WasteResult(
         model=model_info(model),
         kv_dtype=KvDtype(storage.k.key, storage.v.key),
-        requests=len(requests),
+        requests=count,
         max_context_tokens=maximum,
         block_size=block_size,
-        used_tokens=sum(requests),
+        used_tokens=sum(n * times for n, times in lengths.items()),
         pool_bytes=size,
         pool=pool,
         policies=tuple(
@@ -80,11 +86,15 @@ def waste(
                 waste_fraction=float(_share(total - used, total)),
                 requests_per_pool=held[p],
                 effective_requests=effective,
-                allocated_tokens=sum(reserved_tokens(p, n, maximum, block_size) for n in requests),
+                allocated_tokens=sum(
+                    times * reserved_tokens(p, n, maximum, block_size)
+                    for n, times in lengths.items()
+                ),
             )
             for p, total in totals.items()
         ),
-        per_request=use,
+        per_request=() if isinstance(requests, Mapping) else tuple(use[n] for n in requests),
+        trace=trace,
         effective_requests=effective,
         warnings=warnings,
     )
@@ -107,7 +117,7 @@ def of_slots(slots: int, waste_fraction: Fraction) -> WasteResult:
     )
 
 
-def _check(requests: Sequence[int], maximum: int | None, policies: Sequence[str]) -> None:
+def _check(requests: Collection[int], maximum: int | None, policies: Sequence[str]) -> None:
     lacking = [p for p in policies if p in NEED_MAXIMUM]
     if maximum is None and lacking:
         raise KvcalcError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -227,3 +228,80 @@ def test_an_error_in_one_line_and_an_envelope(capsys: pytest.CaptureFixture[str]
     out, err = capsys.readouterr()
     assert json.loads(out)["errors"][0]["code"] == "usage"
     assert err.startswith("error: --max-context is missing")
+
+
+def rows(tmp_path: Path, *lengths: tuple[object, object], name: str = "t.csv") -> str:
+    """A trace of (prompt, output) pairs without times."""
+    path = tmp_path / name
+    lines = ["num_prefill_tokens,num_decode_tokens", *(f"{p},{o}" for p, o in lengths)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def test_a_trace_is_its_requests(tmp_path: Path) -> None:
+    """400 + 101 − 1 = 500, 3,000 + 801 − 1 = 3,800, 200 + 1 − 1 = 200 stored tokens."""
+    trace = rows(tmp_path, (400, 101), (3000, 801), (200, 1))
+    found = article(request=[], trace=trace, pool=45 * GIB)
+    given = article(pool=45 * GIB)
+
+    assert found.policies == given.policies
+    assert found.requests == given.requests == 3
+    assert found.used_tokens == 4500
+    assert found.per_request == ()
+    assert found.trace is not None
+    assert (found.trace.mean_tokens, found.trace.longest_tokens) == (1500, 3800)
+    assert given.trace is None
+
+
+def test_requests_beyond_the_maximum_are_counted_and_left_out(tmp_path: Path) -> None:
+    trace = rows(tmp_path, (400, 101), (4096, 2), (200, 1))
+    found = article(request=[], trace=trace)
+
+    assert found.requests == 2
+    assert found.trace is not None
+    assert found.trace.rejected_requests == 1
+    assert [w.code for w in found.warnings] == ["requests_rejected"]
+    with pytest.raises(KvcalcError, match="no request of at most 100 tokens") as refused:
+        article(request=[], trace=trace, max_context=100)
+    assert refused.value.code == "invalid_trace"
+
+
+def test_a_traces_maximum_is_the_models(tmp_path: Path) -> None:
+    found = waste("llama-3.1-8b", trace=rows(tmp_path, (400, 101)))
+
+    assert found.max_context_tokens == 131_072
+    assert by_policy(found)["naive"].allocated_tokens == 131_072
+
+
+def test_lines_that_are_no_requests(tmp_path: Path) -> None:
+    trace = rows(tmp_path, (400, 101), ("x", 1), (200, 1))
+    with pytest.raises(KvcalcError, match=r"t\.csv:3: num_prefill_tokens"):
+        article(request=[], trace=trace)
+    found = article(request=[], trace=trace, skip_bad=True)
+
+    assert found.requests == 2
+    assert found.trace is not None
+    assert found.trace.skipped_lines == 1
+    assert [w.code for w in found.warnings] == ["lines_skipped"]
+    assert article(request=[], trace=trace, limit=1).requests == 1
+
+
+def test_requests_are_given_once(tmp_path: Path) -> None:
+    trace = rows(tmp_path, (400, 101))
+    with pytest.raises(KvcalcError, match="--request and --trace both"):
+        article(trace=trace)
+    with pytest.raises(KvcalcError, match="--request is missing"):
+        article(request=[])
+    with pytest.raises(KvcalcError, match="without MODEL and lengths"):
+        waste(slots=3, waste_fraction=0.5, trace=trace)
+
+
+@given(st.lists(st.integers(1, 4096), min_size=1, max_size=30))
+def test_a_count_of_lengths_is_the_lengths(lengths: list[int]) -> None:
+    """Listed one by one or counted, in any order, the sums are the same."""
+    spec = "poisson:rate=1,requests=1,prompt=1,output=1"
+    assert waste("llama-3.1-8b", trace=spec).used_tokens == 1
+    one, other = article(request=lengths), article(request=sorted(lengths))
+    assert one.policies == other.policies
+    assert one.used_tokens == sum(lengths)
+    assert [u.tokens for u in one.per_request] == lengths

@@ -35,6 +35,21 @@ class RequestUse(NamedTuple):
     allocated_bytes: dict[str, int]
 
 
+class TraceUse(NamedTuple):
+    """The trace whose requests were laid out, and those that were not.
+
+    Tokens are those that a request stores: prompt + output − 1. `rejected_requests` would grow
+    beyond the maximum; `skipped_lines` are no requests.
+    """
+
+    name: str
+    format: str
+    rejected_requests: int
+    skipped_lines: int
+    mean_tokens: float
+    longest_tokens: int
+
+
 class PoolSource(NamedTuple):
     """Memory for KV cache, bytes: given, or what a machine has beside the weights.
 
@@ -71,6 +86,8 @@ class WasteResult(Result):
     per_request: tuple[RequestUse, ...] = ()
     #: The pool's naive slots × (1 − naive waste), or `slots` × (1 − `waste_fraction`).
     effective_requests: float | None = None
+    #: Null where each request was given; then `per_request` is empty.
+    trace: TraceUse | None = None
     slots: int | None = None
     waste_fraction: float | None = None
     warnings: tuple[Warn, ...] = ()
