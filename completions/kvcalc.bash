@@ -299,21 +299,21 @@ _kvcalc_names() {
 _kvcalc_options() {
     case $1 in
         size)
-            options='-c,--context -n,--requests --request --encoder-tokens --shared-prefix !--include-mtp
-                !--allow-long-context --kv-dtype --k-dtype --v-dtype --dtype --weights
-                --weight-bytes --block-size --tp --pp --pp-layers --dcp --engine --engine-version
-                --set --layers --kv-heads --head-dim --query-heads --value-dim --parameters
-                --max-context-length --group !-f,--format !--json !-o,--output !--color !-q,--quiet
-                !-v,--verbose !-h,--help'
+            options='-c,--context -n,--requests --request --encoder-tokens --shared-prefix
+                --prefix-copies !--include-mtp !--allow-long-context --kv-dtype --k-dtype --v-dtype
+                --dtype --weights --weight-bytes --block-size --tp --pp --pp-layers --dcp --engine
+                --engine-version --set --layers --kv-heads --head-dim --query-heads --value-dim
+                --parameters --max-context-length --group !-f,--format !--json !-o,--output !--color
+                !-q,--quiet !-v,--verbose !-h,--help'
             ;;
         fit)
             options='--gpu --gpu-memory --gpus --utilization --reserve --kv-pool --kv-pool-tokens
-                -c,--context -n,--requests --average-context --shared-prefix --encoder-tokens
-                !--allow-long-context --kv-dtype --k-dtype --v-dtype --dtype --weights
-                --weight-bytes --block-size --tp --pp --pp-layers --dp --dcp --ep !--solve !--all
-                !--why --engine --engine-version --set --layers --kv-heads --head-dim --query-heads
-                --value-dim --parameters --max-context-length --group !-f,--format !--json
-                !-o,--output !--color !-q,--quiet !-v,--verbose !-h,--help'
+                -c,--context -n,--requests --average-context --shared-prefix --prefix-copies
+                --encoder-tokens !--allow-long-context --kv-dtype --k-dtype --v-dtype --dtype
+                --weights --weight-bytes --block-size --tp --pp --pp-layers --dp --dcp --ep !--solve
+                !--all !--why --engine --engine-version --set --layers --kv-heads --head-dim
+                --query-heads --value-dim --parameters --max-context-length --group !-f,--format
+                !--json !-o,--output !--color !-q,--quiet !-v,--verbose !-h,--help'
             ;;
         timeline)
             options='--prompt --output --request --at --points --max-context --encoder-tokens
@@ -339,11 +339,11 @@ _kvcalc_options() {
                 !-h,--help'
             ;;
         compare)
-            options='-c,--context -n,--requests --request --max-context --shared-prefix --window --keep
-                --encoder-tokens !--allow-long-context --kv-dtype --k-dtype --v-dtype --dtype
-                --block-size --layers --kv-heads --head-dim --query-heads --value-dim --parameters
-                --max-context-length --group !-f,--format !--json !-o,--output !--color !-q,--quiet
-                !-v,--verbose !-h,--help'
+            options='-c,--context -n,--requests --request --max-context --shared-prefix --prefix-copies
+                --window --keep --encoder-tokens !--allow-long-context --kv-dtype --k-dtype
+                --v-dtype --dtype --block-size --layers --kv-heads --head-dim --query-heads
+                --value-dim --parameters --max-context-length --group !-f,--format !--json
+                !-o,--output !--color !-q,--quiet !-v,--verbose !-h,--help'
             ;;
         tradeoff)
             options='--tokens --encoder-tokens !--allow-long-context --kv-dtype --k-dtype --v-dtype
@@ -375,12 +375,13 @@ _kvcalc_options() {
             ;;
         report)
             options='--gpu --gpu-memory --gpus --utilization --reserve --kv-pool --kv-pool-tokens
-                -c,--context -n,--requests --average-context --shared-prefix --prompt --output
-                --request --at --max-context --encoder-tokens !--allow-long-context --kv-dtype
-                --k-dtype --v-dtype --dtype --weights --weight-bytes --block-size --tp --pp
-                --pp-layers --dp --dcp --ep --engine --engine-version --set --layers --kv-heads
-                --head-dim --query-heads --value-dim --parameters --max-context-length --group
-                !-f,--format !--json !-o !--color !-q,--quiet !-v,--verbose !-h,--help'
+                -c,--context -n,--requests --average-context --shared-prefix --prefix-copies
+                --prompt --output --request --at --max-context --encoder-tokens
+                !--allow-long-context --kv-dtype --k-dtype --v-dtype --dtype --weights
+                --weight-bytes --block-size --tp --pp --pp-layers --dp --dcp --ep --engine
+                --engine-version --set --layers --kv-heads --head-dim --query-heads --value-dim
+                --parameters --max-context-length --group !-f,--format !--json !-o !--color
+                !-q,--quiet !-v,--verbose !-h,--help'
             ;;
         explain)
             options='-c,--context --gpu --weights --weight-bytes --encoder-tokens --kv-dtype --k-dtype
@@ -449,14 +450,15 @@ _kvcalc_value() {
             *:--num-key-value-heads | *:--num-kv-heads | *:--num-layers | *:--osl | \
             *:--output-len | *:--page-size | *:--parallel | *:--parameters | \
             *:--pipeline-parallel-size | *:--points | *:--pool | *:--pp | \
-            *:--pp-layer-partition | *:--pp-layers | *:--pp-size | *:--prompt | \
-            *:--query-heads | *:--request | *:--requests | *:--requests-per-second | \
-            *:--reserve | *:--seed | *:--series | *:--session-len | *:--set | \
-            *:--shared-prefix | *:--slots | *:--step-seconds | *:--swa-full-tokens-ratio \
-            | *:--tensor-parallel-size | *:--tokens | *:--tokens-per-block | *:--tp | \
-            *:--tp-size | *:--ubatch-size | *:--users | *:--utilization | *:--value-dim \
-            | *:--vendor | *:--waste-fraction | *:--weight-bytes | *:--window | *:-c | \
-            *:-dcp | *:-dp | *:-n | *:-ngl | *:-np | *:-pp | *:-tp | *:-ub)
+            *:--pp-layer-partition | *:--pp-layers | *:--pp-size | *:--prefix-copies | \
+            *:--prompt | *:--query-heads | *:--request | *:--requests | \
+            *:--requests-per-second | *:--reserve | *:--seed | *:--series | \
+            *:--session-len | *:--set | *:--shared-prefix | *:--slots | *:--step-seconds \
+            | *:--swa-full-tokens-ratio | *:--tensor-parallel-size | *:--tokens | \
+            *:--tokens-per-block | *:--tp | *:--tp-size | *:--ubatch-size | *:--users | \
+            *:--utilization | *:--value-dim | *:--vendor | *:--waste-fraction | \
+            *:--weight-bytes | *:--window | *:-c | *:-dcp | *:-dp | *:-n | *:-ngl | \
+            *:-np | *:-pp | *:-tp | *:-ub)
             : ;;
         *:--attention)
             kind=attention ;;

@@ -16,9 +16,9 @@ set -g __kvcalc_valued --agents --at --attention --average-context --block-size 
     --n-gpu-layers --num-attention-heads --num-ctx --num-hidden-layers --num-key-value-heads \
     --num-kv-heads --num-layers --osl --output --output-len --page-size --parallel \
     --parameters --pipeline-parallel-size --points --policy --pool --pp --pp-layer-partition \
-    --pp-layers --pp-size --prompt --quantization --query-heads --request --requests \
-    --requests-per-second --reserve --scheduler --seed --series --session-len --set \
-    --shared-prefix --slots --solve --step-seconds --swa-full-tokens-ratio \
+    --pp-layers --pp-size --prefix-copies --prompt --quantization --query-heads --request \
+    --requests --requests-per-second --reserve --scheduler --seed --series --session-len \
+    --set --shared-prefix --slots --solve --step-seconds --swa-full-tokens-ratio \
     --tensor-parallel-size --tokens --tokens-per-block --tp --tp-size --trace --ubatch-size \
     --users --utilization --v-dtype --value-dim --vendor --waste-fraction --weight-bytes \
     --weights --window -c -ctk -ctv -dcp -dp -f -hf -m -n -ngl -np -o -pp -tp -ub
@@ -468,6 +468,7 @@ complete -c kvcalc -n '__kvcalc_is size fit speed compare report' -s n -l reques
 complete -c kvcalc -n '__kvcalc_is size waste compare' -l request -x -d 'one request of a mixed batch; repeat it'
 complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff simulate report explain' -l encoder-tokens -x -d 'audio, image or source tokens the decoder attends to'
 complete -c kvcalc -n '__kvcalc_is size fit compare report' -l shared-prefix -x -d 'prompt tokens all requests share, stored once'
+complete -c kvcalc -n '__kvcalc_is size fit compare report' -l prefix-copies -x -d 'different prefixes among them, as one for each LoRA adapter'
 complete -c kvcalc -n '__kvcalc_is size; and __kvcalc_unused --include-mtp' -l include-mtp -d 'also the draft (MTP) layers that the config.json names'
 complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff simulate report; and __kvcalc_unused --allow-long-context' -l allow-long-context -d 'compute beyond the model\'s maximum'
 complete -c kvcalc -n '__kvcalc_is size fit timeline speed waste compare tradeoff simulate check report explain' -l kv-dtype -x -a '(__kvcalc_offer dtypes ,)' -d 'bf16 fp8 int8 q8_0 …   all: kvcalc dtypes'

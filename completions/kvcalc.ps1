@@ -395,14 +395,14 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         '--num-key-value-heads', '--num-kv-heads', '--num-layers', '--osl', '--output',
         '--output-len', '--page-size', '--parallel', '--parameters', '--pipeline-parallel-size',
         '--points', '--policy', '--pool', '--pp', '--pp-layer-partition', '--pp-layers',
-        '--pp-size', '--prompt', '--quantization', '--query-heads', '--request', '--requests',
-        '--requests-per-second', '--reserve', '--scheduler', '--seed', '--series',
-        '--session-len', '--set', '--shared-prefix', '--slots', '--solve', '--step-seconds',
-        '--swa-full-tokens-ratio', '--tensor-parallel-size', '--tokens', '--tokens-per-block',
-        '--tp', '--tp-size', '--trace', '--ubatch-size', '--users', '--utilization',
-        '--v-dtype', '--value-dim', '--vendor', '--waste-fraction', '--weight-bytes',
-        '--weights', '--window', '-c', '-ctk', '-ctv', '-dcp', '-dp', '-f', '-hf', '-m', '-n',
-        '-ngl', '-np', '-o', '-pp', '-tp', '-ub'
+        '--pp-size', '--prefix-copies', '--prompt', '--quantization', '--query-heads',
+        '--request', '--requests', '--requests-per-second', '--reserve', '--scheduler',
+        '--seed', '--series', '--session-len', '--set', '--shared-prefix', '--slots', '--solve',
+        '--step-seconds', '--swa-full-tokens-ratio', '--tensor-parallel-size', '--tokens',
+        '--tokens-per-block', '--tp', '--tp-size', '--trace', '--ubatch-size', '--users',
+        '--utilization', '--v-dtype', '--value-dim', '--vendor', '--waste-fraction',
+        '--weight-bytes', '--weights', '--window', '-c', '-ctk', '-ctv', '-dcp', '-dp', '-f',
+        '-hf', '-m', '-n', '-ngl', '-np', '-o', '-pp', '-tp', '-ub'
     )
     $spellings = @{
         '--max-model-len' = '--context'
@@ -513,6 +513,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--request'), 'one request of a mixed batch; repeat it', '', $true)
         , @(@('--encoder-tokens'), 'audio, image or source tokens the decoder attends to', '', $true)
         , @(@('--shared-prefix'), 'prompt tokens all requests share, stored once', '', $true)
+        , @(@('--prefix-copies'), 'different prefixes among them, as one for each LoRA adapter', '', $true)
         , @(@('--include-mtp'), 'also the draft (MTP) layers that the config.json names', '', $false)
         , @(@('--allow-long-context'), 'compute beyond the model''s maximum', '', $false)
         , @(@('--kv-dtype'), 'bf16 fp8 int8 q8_0 …   all: kvcalc dtypes', 'dtypes', $true)
@@ -551,6 +552,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('-n', '--requests'), 'as many requests of that context', '', $true)
         , @(@('--average-context'), 'typical context, beside the worst case', '', $true)
         , @(@('--shared-prefix'), 'prompt tokens all requests share, stored once', '', $true)
+        , @(@('--prefix-copies'), 'different prefixes among them, as one for each LoRA adapter', '', $true)
         , @(@('--encoder-tokens'), 'audio, image or source tokens the decoder attends to', '', $true)
         , @(@('--allow-long-context'), 'compute beyond the model''s maximum', '', $false)
         , @(@('--kv-dtype'), 'bf16 fp8 int8 q8_0 …   all: kvcalc dtypes', 'dtypes', $true)
@@ -680,6 +682,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--request'), 'one request of a mixed batch; repeat it', '', $true)
         , @(@('--max-context'), 'what naive allocation reserves for each request', '', $true)
         , @(@('--shared-prefix'), 'prompt tokens all requests share, stored once', '', $true)
+        , @(@('--prefix-copies'), 'different prefixes among them, as one for each LoRA adapter', '', $true)
         , @(@('--window'), 'a sliding window in every layer', '', $true)
         , @(@('--keep'), 'tokens that eviction keeps', '', $true)
         , @(@('--encoder-tokens'), 'audio, image or source tokens the decoder attends to', '', $true)
@@ -814,6 +817,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('-n', '--requests'), 'as many requests of that context', '', $true)
         , @(@('--average-context'), 'typical context, beside the worst case', '', $true)
         , @(@('--shared-prefix'), 'prompt tokens all requests share, stored once', '', $true)
+        , @(@('--prefix-copies'), 'different prefixes among them, as one for each LoRA adapter', '', $true)
         , @(@('--prompt'), 'tokens of the prompt, prefilled at once', '', $true)
         , @(@('--output'), 'tokens decoded after it', '', $true)
         , @(@('--request'), 'prompt:output of one request, starting after step S; repeat it', '', $true)

@@ -392,6 +392,21 @@ def parallel_of(
     return Parallel(**values, pp_layers=layers)
 
 
+def prefix_copies_of(copies: Count | None, prefix: Count | None) -> int:
+    """--prefix-copies: how many different prefixes the requests begin with.
+
+    Raises:
+        KvcalcError: "usage" without a --shared-prefix.
+    """
+    if copies is None:
+        return 1
+    if prefix is None:
+        raise KvcalcError(
+            "usage", "--prefix-copies needs --shared-prefix", "how many tokens does a prefix have?"
+        )
+    return parse_count(copies, "--prefix-copies")
+
+
 def version_of(version: object) -> str | None:
     """--engine-version as text; JSON's 0.16 is a release too.
 

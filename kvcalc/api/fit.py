@@ -47,6 +47,7 @@ def fit(
     kv_pool_tokens: Count | None = None,
     block_size: Count | None = None,
     shared_prefix: Count | None = None,
+    prefix_copies: Count | None = None,
     average_context: Count | None = None,
     solve: str | None = None,
     encoder_tokens: Count | None = None,

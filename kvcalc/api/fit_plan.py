@@ -109,7 +109,8 @@ def plan_of(
         else resolve.context_of(model, context, allow_long=allow_long)
     )
     shared = 0 if prefix is None else parse_count(prefix, "--shared-prefix")
-    page = 16 if block is None else parse_count(block, "--block-size")
+    copies = resolve.prefix_copies_of(asked.get("prefix_copies"), prefix)
+    page = None if block is None else parse_count(block, "--block-size")
     return core.Plan(
         model=model,
         storage=resolve.storage_of(
@@ -126,8 +127,9 @@ def plan_of(
         kv_pool_tokens=None
         if pool_tokens is None
         else parse_count(pool_tokens, "--kv-pool-tokens"),
-        block_size=None if block is None else page,
-        shared_prefix=min(shared, tokens) // page * page,
+        block_size=page,
+        shared_prefix=min(shared, tokens),
+        prefix_copies=copies,
         average_context=None
         if average is None
         else resolve.context_of(model, average, allow_long=allow_long, option="--average-context"),

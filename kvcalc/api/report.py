@@ -50,6 +50,7 @@ def report(
     kv_pool_tokens: Count | None = None,
     block_size: Count | None = None,
     shared_prefix: Count | None = None,
+    prefix_copies: Count | None = None,
     average_context: Count | None = None,
     encoder_tokens: Count | None = None,
     allow_long_context: bool = False,

@@ -39,6 +39,7 @@ def size(
     dcp: Count = 1,
     encoder_tokens: Count | None = None,
     shared_prefix: Count | None = None,
+    prefix_copies: Count | None = None,
     include_mtp: bool = False,
     allow_long_context: bool = False,
     layers: Count | None = None,
@@ -98,6 +99,7 @@ def size(
         shared_prefix=None
         if shared_prefix is None
         else parse_count(shared_prefix, "--shared-prefix"),
+        prefix_copies=resolve.prefix_copies_of(prefix_copies, shared_prefix),
         engine=info,
         store=store,
         warnings=_warnings(found, contexts, shared_prefix),

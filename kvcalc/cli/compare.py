@@ -9,8 +9,8 @@ SPEC = Spec(
     "compare",
     "what each technique saves",
     (
-        "context", "requests", "request", "max_context", "shared_prefix", "window", "keep",
-        "encoder_tokens", "allow_long_context", *KV, "block_size", *SHAPE,
+        "context", "requests", "request", "max_context", "shared_prefix", "prefix_copies",
+        "window", "keep", "encoder_tokens", "allow_long_context", *KV, "block_size", *SHAPE,
     ),
     examples=(
         ("kvcalc compare llama-3.1-70b", "every technique, with stated assumptions"),

@@ -10,8 +10,9 @@ SPEC = Spec(
     "what fits on which GPU",
     (
         "gpu", "gpu_memory", "gpus", "utilization", "reserve", "kv_pool", "kv_pool_tokens",
-        "context", "requests", "average_context", "shared_prefix", "encoder_tokens",
-        "allow_long_context", *KV, "weights", "weight_bytes", "block_size", "tp", "pp",
+        "context", "requests", "average_context", "shared_prefix", "prefix_copies",
+        "encoder_tokens", "allow_long_context", *KV, "weights", "weight_bytes", "block_size", "tp",
+        "pp",
         "pp_layers", "dp", "dcp", "ep", "solve", "all", "why", *ENGINES, *SHAPE,
     ),
     examples=(

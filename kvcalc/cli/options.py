@@ -84,6 +84,8 @@ _ALL = (
            "also the draft (MTP) layers that the config.json names", LOAD, repeat=""),
     Option("shared_prefix", ("--shared-prefix",), "TOKENS",
            "prompt tokens all requests share, stored once", LOAD),
+    Option("prefix_copies", ("--prefix-copies",), "N",
+           "different prefixes among them, as one for each LoRA adapter", LOAD, "1"),
     Option("average_context", ("--average-context",), "TOKENS",
            "typical context, beside the worst case", LOAD),
     Option("allow_long_context", ("--allow-long-context",), "",

@@ -10,7 +10,8 @@ SPEC = Spec(
     "one page for a deployment",
     (
         "gpu", "gpu_memory", "gpus", "utilization", "reserve", "kv_pool", "kv_pool_tokens",
-        "context", "requests", "average_context", "shared_prefix", "prompt", "output",
+        "context", "requests", "average_context", "shared_prefix", "prefix_copies",
+        "prompt", "output",
         "requests_spec", "at", "max_context", "encoder_tokens", "allow_long_context", *KV,
         "weights", "weight_bytes", "block_size", "tp", "pp", "pp_layers", "dp",
         "dcp", "ep", *ENGINES, *SHAPE,

@@ -9,7 +9,8 @@ SPEC = Spec(
     "size",
     "how big the cache is",
     (
-        "context", "requests", "request", "encoder_tokens", "shared_prefix", "include_mtp",
+        "context", "requests", "request", "encoder_tokens", "shared_prefix", "prefix_copies",
+        "include_mtp",
         "allow_long_context",
         *KV, "weights", "weight_bytes", "block_size", "tp", "pp", "pp_layers", "dcp", *ENGINES,
         *SHAPE,

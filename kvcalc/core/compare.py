@@ -43,6 +43,7 @@ class Options(NamedTuple):
     lengths: Sequence[int] = ()
     maximum: int | None = None
     shared_prefix: int | None = None
+    prefix_copies: int = 1
     window: int | None = None
     keep: int | None = None
     block_size: int = 16
@@ -247,7 +248,7 @@ def _paging(load: Load, options: Options, reserved: int | None) -> Technique | L
 
 
 def _prefix(load: Load, options: Options) -> Technique:
-    """The first tokens stored once: B · one − (B − 1) · shared; only whole blocks are shared."""
+    """The first tokens stored once for each of their copies; only whole blocks are shared."""
     asked, size = options.shared_prefix or 0, options.block_size
     if asked > load.context:
         raise KvcalcError(
@@ -256,10 +257,13 @@ def _prefix(load: Load, options: Options) -> Technique:
         )  # fmt: skip
     whole = asked // size * size
     shared = shared_bytes(load.model, load.storage, load.context, whole)
-    after = load.bytes - (load.requests - 1) * shared
-    note = f"{whole:,} tokens in whole blocks of {size:,}, stored once for all"
-    if load.requests == 1:
-        note = "one request shares with nobody: -n 2 or more"
+    copies = options.prefix_copies
+    after = load.bytes - (load.requests - min(load.requests, copies)) * shared
+    times = "once" if copies == 1 else f"{copies:,} times"
+    note = f"{whole:,} tokens in whole blocks of {size:,}, stored {times} for all"
+    if load.requests <= copies:
+        alone = "one request shares with nobody" if load.requests == 1 else "no two requests share"
+        note = f"{alone}: -n {copies + 1} or more"
     return _row("prefix_caching", f"shared prefix {asked:,}", after, load.bytes, REUSE, note)
 
 

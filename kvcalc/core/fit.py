@@ -27,6 +27,7 @@ from kvcalc.core.results.fit import (
     LadderStep,
     Limit,
     Rank,
+    SharedPrefix,
     Solved,
     Suggestion,
     Typical,
@@ -177,14 +178,40 @@ def fit(
         shortfall_low_bytes=max(missing.low, 0),
         shortfall_high_bytes=max(missing.high, 0),
         typical=_typical(plan, ranks),
+        shared_prefix=_prefix(plan),
         solved=solved,
         startup_lines=rules.startup_lines(plan, ranks),
-        limits=(*rules.limits(plan, ranks), *_limits(plan, longest)),
+        limits=(*rules.limits(plan, ranks), *_unshared(plan), *_limits(plan, longest)),
         suggestions=tuple(suggestions),
         line=rules.command(plan) or line,
         ask_again=line,
         warnings=warnings,
     )
+
+
+def _prefix(plan: Plan) -> SharedPrefix | None:
+    if not plan.shared_prefix:
+        return None
+    shared = rules_of(plan).shared_tokens(plan)
+    return SharedPrefix(plan.shared_prefix, shared, plan.prefix_copies)
+
+
+def _unshared(plan: Plan) -> tuple[Limit, ...]:
+    """Why a prefix is stored again for every request."""
+    prefix = _prefix(plan)
+    if prefix is None or prefix.shared_tokens:
+        return ()
+    rules = rules_of(plan)
+    block, engine = rules.block_tokens(plan), rules.info(plan).id
+    text = (
+        f"{engine} shares no prefix between requests so: each stores its {prefix.tokens:,} tokens"
+    )
+    if block is not None and prefix.tokens < block:
+        text = (
+            f"a prefix of {prefix.tokens:,} tokens is shorter than a block of {block:,}: "
+            "nothing of it is shared"
+        )
+    return (Limit("shared_prefix", text),)
 
 
 def _typical(plan: Plan, ranks: Sequence[RankPlan]) -> Typical | None:

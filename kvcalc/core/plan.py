@@ -11,9 +11,13 @@ from kvcalc.core.dtypes import Storage
 from kvcalc.core.model import Model
 from kvcalc.core.results.base import EngineInfo, WeightInfo
 from kvcalc.core.results.fit import BudgetLine, Limit
+from kvcalc.core.units import LONGEST
 
-#: Beyond this no context is searched for; a state-only model has no end.
-LONGEST = 2**40
+__all__ = [
+    "BASIS", "LONGEST", "Change", "Device", "Interval", "Memory", "Plan", "RankPlan", "Rules",
+    "Seat", "kinds", "rank_plan", "seats",
+]  # fmt: skip
+
 #: From surest to least sure; a sum is as sure as its least sure part.
 BASIS = ("exact", "measured", "estimated")
 
@@ -58,7 +62,9 @@ class Plan(NamedTuple):
     kv_pool_tokens: int | None = None
     #: Whole pages of so many tokens; None is the engine's default (the textbook: exact tokens).
     block_size: int | None = None
+    #: Tokens that requests begin with, and how many such beginnings there are among them.
     shared_prefix: int = 0
+    prefix_copies: int = 1
     average_context: int | None = None
     allow_long: bool = False
     device: Device = Device()
@@ -165,6 +171,9 @@ class Rules(Protocol):
 
     def block_tokens(self, plan: Plan) -> int | None:
         """Tokens of a page; None where tokens are counted exactly."""
+
+    def shared_tokens(self, plan: Plan) -> int:
+        """Tokens of the shared prefix that are stored once: whole blocks, if it caches any."""
 
     def block_bytes(self, plan: Plan, rank: RankPlan) -> int | None:
         """Bytes of one block of this rank's pool; None where the pool is no row of equal blocks."""

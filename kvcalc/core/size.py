@@ -25,6 +25,7 @@ from kvcalc.core.results.size import (
     SizeResult,
     Stored,
 )
+from kvcalc.core.sharing import held
 from kvcalc.core.units import cdiv, pad
 
 
@@ -55,6 +56,7 @@ def size(
     parallel: shard.Parallel | None = None,
     block_size: int = 16,
     shared_prefix: int | None = None,
+    prefix_copies: int = 1,
     engine: EngineInfo | None = None,
     store: Callable[[int, int], Stored] | None = None,
     warnings: tuple[Warn, ...] = (),
@@ -79,7 +81,14 @@ def size(
         contexts=tuple(
             _with_engine(
                 _context(
-                    model, storage, n, requests, p, parallel, _prefix(shared_prefix, n, block_size)
+                    model,
+                    storage,
+                    n,
+                    requests,
+                    p,
+                    parallel,
+                    _prefix(shared_prefix, n, block_size),
+                    prefix_copies,
                 ),
                 store,
             )
@@ -92,6 +101,7 @@ def size(
         engine=engine or EngineInfo("none"),
         block_size=block_size,
         shared_prefix_tokens=shared_prefix,
+        prefix_copies=prefix_copies,
         parallel=Gpus(parallel.tp * parallel.pp, parallel.tp, parallel.pp, parallel.dcp),
         bends=p.bends,
         curve=_curve(model, storage, contexts) if p.bends else (),
@@ -160,19 +170,23 @@ def shared_bytes(model: Model, storage: Storage, tokens: int, prefix: int, dcp: 
 
 def _context(
     model: Model, s: Storage, tokens: int, requests: int, p: Profile, parallel: shard.Parallel,
-    prefix: int,
+    prefix: int, copies: int,
 ) -> ContextSize:  # fmt: skip
     one = model.bytes_at(tokens, s)
     if not prefix and parallel == shard.Parallel():
         size = ContextSize(tokens, one, requests, requests * one, requests * one)
         return _split(size, model, s) if p.bends else size
-    shared = (requests - 1) * shared_bytes(model, s, tokens, prefix)
     per_gpu = max(
-        requests * shard.rank_bytes(rank, tokens, s, parallel.dcp)
-        - (requests - 1) * shared_bytes(rank, s, tokens, prefix, parallel.dcp)
+        held(
+            requests,
+            shard.rank_bytes(rank, tokens, s, parallel.dcp),
+            shared_bytes(rank, s, tokens, prefix, parallel.dcp),
+            copies,
+        )
         for rank in p.ranks
     )
-    size = ContextSize(tokens, one, requests, requests * one - shared, per_gpu)
+    total = held(requests, one, shared_bytes(model, s, tokens, prefix), copies)
+    size = ContextSize(tokens, one, requests, total, per_gpu)
     return _split(size, model, s) if p.bends else size
 
 

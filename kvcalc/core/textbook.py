@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from kvcalc.core import shard
+from kvcalc.core import shard, sharing
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
-from kvcalc.core.plan import BASIS, LONGEST, Change, Plan, RankPlan, rank_plan, seats
+from kvcalc.core.plan import BASIS, Change, Plan, RankPlan, rank_plan, seats
 from kvcalc.core.results.base import EngineInfo
 from kvcalc.core.results.fit import BudgetLine, Limit
 from kvcalc.core.size import block_bytes, shared_bytes
 from kvcalc.core.units import cdiv, pad
+
+#: Pages in which a prefix is shared; tokens alone are counted exactly.
+_PAGE = 16
 
 
 class Textbook:
@@ -54,18 +57,20 @@ class Textbook:
     def requests(self, plan: Plan, rank: RankPlan, pool: int, tokens: int) -> int:
         """Requests of `tokens` that one rank's pool holds; a shared prefix is stored once."""
         one, shared = _one(plan, rank.model, tokens), _shared(plan, rank.model, tokens)
-        if pool < one:
-            return 0
-        return LONGEST if one == shared else (pool - shared) // (one - shared)
+        return sharing.most(pool, one, shared, plan.prefix_copies)
 
     def needed(self, plan: Plan, rank: RankPlan, tokens: int, requests: int) -> int:
         """Bytes of `requests` requests of `tokens` on one rank."""
         one, shared = _one(plan, rank.model, tokens), _shared(plan, rank.model, tokens)
-        return requests * one - (requests - 1) * shared
+        return sharing.held(requests, one, shared, plan.prefix_copies)
 
     def block_tokens(self, plan: Plan) -> int | None:
         """The page of --block-size, if one was given."""
         return plan.block_size
+
+    def shared_tokens(self, plan: Plan) -> int:
+        """Whole pages of the prefix."""
+        return _prefix(plan, plan.context)
 
     def block_bytes(self, plan: Plan, rank: RankPlan) -> int | None:  # noqa: ARG002 - one interface
         """Layers have pages of their own."""
@@ -185,6 +190,12 @@ def _one(plan: Plan, rank: Model, tokens: int) -> int:
     return shard.rank_bytes(rank, tokens, plan.storage, plan.parallel.dcp)
 
 
+def _prefix(plan: Plan, tokens: int) -> int:
+    """What requests of `tokens` share: whole pages, of 16 tokens where none are given."""
+    page = plan.block_size or _PAGE
+    return min(plan.shared_prefix, tokens) // page * page
+
+
 def _shared(plan: Plan, rank: Model, tokens: int) -> int:
-    prefix = min(plan.shared_prefix, tokens)
+    prefix = _prefix(plan, tokens)
     return shared_bytes(rank, plan.storage, tokens, prefix, plan.parallel.dcp) if prefix else 0

@@ -10,6 +10,9 @@ from kvcalc.core.errors import KvcalcError
 if TYPE_CHECKING:
     from fractions import Fraction
 
+#: Beyond this no count is searched for: the requests of a model without a cache, the context of
+#: one of states alone.
+LONGEST = 2**40
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 _SIZES = {
     "b": 1,

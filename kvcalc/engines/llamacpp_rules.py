@@ -204,6 +204,10 @@ class LlamaCpp:
         """Contexts are multiples of 256 cells."""
         return CELLS
 
+    def shared_tokens(self, plan: Plan) -> int:  # noqa: ARG002 - one interface
+        """Each slot keeps its own cells."""
+        return 0
+
     def block_bytes(self, plan: Plan, rank: RankPlan) -> int | None:  # noqa: ARG002 - one interface
         """A context is allocated in one piece."""
         return None

@@ -74,6 +74,10 @@ class LmDeploy(Paged):
         """Every layer's payloads of a block, each aligned to 256 bytes in the PyTorch engine."""
         return _block_bytes(plan, rank.model, self.page(plan))
 
+    def caches_prefixes(self, plan: Plan) -> bool:
+        """Only if asked (`--enable-prefix-caching`)."""
+        return bool(plan.settings.get("enable_prefix_caching", False))
+
     def lines(self, plan: Plan, model: Model, stage: int) -> tuple[BudgetLine, ...]:
         """Memory − runtime − weights − states − buffer, and a fifth of the rest.
 

@@ -7,11 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kvcalc.core import shard
+from kvcalc.core import shard, sharing
 from kvcalc.core.cache import Cache, Chunked, Cross, Full, SlidingWindow, State
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
-from kvcalc.core.plan import LONGEST, Interval, Plan, RankPlan, rank_plan, seats
+from kvcalc.core.plan import Interval, Plan, RankPlan, rank_plan, seats
 from kvcalc.core.results.fit import BudgetLine, Limit
 from kvcalc.core.textbook import exact
 from kvcalc.core.units import shown
@@ -140,6 +140,10 @@ class Paged(ABC):
         """Requests at once, whatever the memory; of one replica."""
 
     @abstractmethod
+    def caches_prefixes(self, plan: Plan) -> bool:
+        """Whether requests that begin alike share pages."""
+
+    @abstractmethod
     def lines(self, plan: Plan, model: Model, stage: int) -> tuple[BudgetLine, ...]:
         """The budget of one GPU of a stage; the last line is the pool."""
 
@@ -190,6 +194,8 @@ class Paged(ABC):
         return self.pages(plan, tokens) * self.page_bytes(plan, rank)
 
     def _shared_pages(self, plan: Plan, tokens: int) -> int:
+        if not self.caches_prefixes(plan):
+            return 0
         return min(plan.shared_prefix, tokens) // (self.page(plan) * plan.parallel.dcp)
 
     def requests(self, plan: Plan, rank: RankPlan, pool: int, tokens: int) -> int:
@@ -199,20 +205,24 @@ class Paged(ABC):
             return 0
         if not size:
             return self.slots(plan)
-        pages, shared = pool // size, self._shared_pages(plan, tokens)
-        if pages < one:
-            return 0
-        most = LONGEST if one == shared else (pages - shared) // (one - shared)
+        shared = self._shared_pages(plan, tokens)
+        most = sharing.most(pool // size, one, shared, plan.prefix_copies)
         return min(most, self.slots(plan))
 
     def needed(self, plan: Plan, rank: RankPlan, tokens: int, requests: int) -> int:
         """Whole pages of `requests` requests of `tokens`."""
         one, shared = self.pages(plan, tokens), self._shared_pages(plan, tokens)
-        return (requests * (one - shared) + shared) * self.page_bytes(plan, rank)
+        pages = sharing.held(requests, one, shared, plan.prefix_copies)
+        return pages * self.page_bytes(plan, rank)
 
     def block_tokens(self, plan: Plan) -> int | None:
         """Tokens of a page."""
         return self.page(plan)
+
+    def shared_tokens(self, plan: Plan) -> int:
+        """Whole pages of the prefix."""
+        pages = self._shared_pages(plan, plan.context)
+        return pages * self.page(plan) * plan.parallel.dcp
 
     def block_bytes(self, plan: Plan, rank: RankPlan) -> int | None:
         """Bytes of a page."""

@@ -123,6 +123,7 @@ _SGLANG = (
 _TENSORRT = (
     Setting("free_gpu_memory_fraction", "share", "of what the dummy run leaves", "0.9"),
     Setting("max_tokens", "int", "tokens of the pool at most", "the memory"),
+    Setting("enable_block_reuse", "bool", "requests share the blocks of a prefix", "true"),
     Setting("tokens_per_block", "int", "tokens of a block", "32; before 1.0: 64"),
     Setting("max_batch_size", "int", "requests at once", "2048"),
     Setting("max_num_tokens", "int", "tokens of a step", "8192"),
@@ -132,6 +133,7 @@ _LMDEPLOY = (
     Setting("cache_max_entry_count", "share", "of the memory that is free after the load", "0.8"),
     Setting("backend", ("turbomind", "pytorch"), "the engine", "turbomind"),
     Setting("cache_block_seq_len", "int", "tokens of a block", "64"),
+    Setting("enable_prefix_caching", "bool", "requests share the blocks of a prefix", "false"),
     Setting("max_batch_size", "int", "requests at once", "by GPU: 128, 384, 1024"),
     Setting("max_prefill_token_num", "int", "tokens of a prefill step", "8192"),
     Setting(

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from kvcalc.core import shard
+from kvcalc.core import shard, sharing
 from kvcalc.core.cache import Latent
 from kvcalc.core.dtypes import storage
 from kvcalc.core.errors import KvcalcError
@@ -83,11 +83,11 @@ class SgLang:
         most = pools.running(held, plan.context, states)
         if pools.full:
             one = pools.in_full(tokens)
-            prefix = min(plan.shared_prefix, tokens) // (pools.page * pools.dcp) * pools.page
-            most = min(most, _fitting(held, one, prefix))
+            prefix = _prefix(plan, pools, tokens)
+            most = min(most, sharing.most(held, one, prefix, plan.prefix_copies))
         if pools.windowed:
             window = pools.window_tokens(held)
-            most = min(most, _fitting(window, pools.in_window(tokens), 0))
+            most = min(most, sharing.most(window, pools.in_window(tokens), 0))
         return max(most, 0)
 
     def needed(self, plan: Plan, rank: RankPlan, tokens: int, requests: int) -> int:
@@ -96,10 +96,10 @@ class SgLang:
         The pools keep their ratios: the one that runs out first decides.
         """
         pools = _pools(plan, rank.model)
-        prefix = min(plan.shared_prefix, tokens) // (pools.page * pools.dcp) * pools.page
         rows = 0
         if pools.full:
-            rows = requests * (pools.in_full(tokens) - prefix) + prefix
+            prefix = _prefix(plan, pools, tokens)
+            rows = sharing.held(requests, pools.in_full(tokens), prefix, plan.prefix_copies)
         if pools.windowed:
             window = requests * pools.in_window(tokens)
             if pools.full:
@@ -112,6 +112,11 @@ class SgLang:
     def block_tokens(self, plan: Plan) -> int | None:
         """page_size."""
         return pools_of(plan, plan.model, _start(plan).release).page
+
+    def shared_tokens(self, plan: Plan) -> int:
+        """Whole pages of the prefix, unless the radix cache is off."""
+        pools = _pools(plan, plan.model)
+        return _prefix(plan, pools, plan.context) * pools.dcp
 
     def block_bytes(self, plan: Plan, rank: RankPlan) -> int | None:  # noqa: ARG002 - one interface
         """Full layers, windows and states have pools of their own."""
@@ -172,10 +177,11 @@ def _setting(plan: Plan, name: str, value: float | str) -> Change:
     return Change("setting", f"--set {name}={value}", changed)
 
 
-def _fitting(held: int, one: int, shared: int) -> int:
-    if held < one:
+def _prefix(plan: Plan, pools: Pools, tokens: int) -> int:
+    """Rows of the radix cache that a prefix takes on one decode-context rank: whole pages."""
+    if plan.settings.get("disable_radix_cache"):
         return 0
-    return LONGEST if one <= shared else (held - shared) // (one - shared)
+    return min(plan.shared_prefix, tokens) // (pools.page * pools.dcp) * pools.page
 
 
 def _pools(plan: Plan, model: Model) -> Pools:

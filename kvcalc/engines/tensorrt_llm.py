@@ -62,6 +62,10 @@ class TensorRtLlm(Paged):
         """max_batch_size."""
         return int(plan.settings.get("max_batch_size", _BATCH))
 
+    def caches_prefixes(self, plan: Plan) -> bool:
+        """Unless told otherwise (`kv_cache_config.enable_block_reuse`)."""
+        return bool(plan.settings.get("enable_block_reuse", True))
+
     def lines(self, plan: Plan, model: Model, stage: int) -> tuple[BudgetLine, ...]:
         """Memory − weights − dummy run, and a tenth of the rest.
 

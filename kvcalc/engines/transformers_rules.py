@@ -113,6 +113,10 @@ class Transformers:
         """Tokens are counted exactly."""
         return None
 
+    def shared_tokens(self, plan: Plan) -> int:  # noqa: ARG002 - one interface
+        """Sequences of a batch share nothing."""
+        return 0
+
     def block_bytes(self, plan: Plan, rank: RankPlan) -> int | None:  # noqa: ARG002 - one interface
         """Caches grow with their tokens."""
         return None

@@ -76,6 +76,14 @@ class Rank(NamedTuple):
     blocks: int | None = None
 
 
+class SharedPrefix(NamedTuple):
+    """Tokens that requests begin with, those of them stored once, and for how many beginnings."""
+
+    tokens: int
+    shared_tokens: int
+    copies: int
+
+
 class Limit(NamedTuple):
     """Something beside memory that bounds the answer."""
 
@@ -145,6 +153,7 @@ class FitResult(Result):
     shortfall_low_bytes: int
     shortfall_high_bytes: int
     typical: Typical | None
+    shared_prefix: SharedPrefix | None
     solved: Solved | None
     startup_lines: tuple[str, ...]
     limits: tuple[Limit, ...]

@@ -152,6 +152,7 @@ class SizeResult(Result):
     engine: EngineInfo
     block_size: int
     shared_prefix_tokens: int | None
+    prefix_copies: int
     parallel: Gpus
     #: Token counts at which layers stop growing, with the bytes there: the curve's bends.
     bends: tuple[BatchRequest, ...]

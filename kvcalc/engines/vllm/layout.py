@@ -45,10 +45,25 @@ class Layout(NamedTuple):
             return cdiv(total, self.groups[0].page_bytes)
         return sum(g.blocks(load) for g in self.groups)
 
-    def shared(self, prefix: int) -> int:
-        """Of these, whole blocks of a common prefix; only full attention shares them."""
-        covered = self.load.dcp
-        return sum(prefix // (g.block_size * covered) for g in self.groups if g.specs[0].is_full)
+    def shared(self, prefix: int, tokens: int) -> int:
+        """Of the blocks of a request of `tokens`, those of a common prefix that are still held.
+
+        Windows share them too, until they have slid over them; states are each request's own.
+        """
+        blocks = 0
+        for g in self.groups:
+            size, spec = g.block_size * self.load.dcp, g.specs[0]
+            if spec.is_full:
+                blocks += prefix // size
+            elif spec.is_window:
+                left_behind = max(tokens - (spec.window or 0), 0)
+                blocks += max(prefix // size - cdiv(left_behind, size), 0)
+        return blocks
+
+    def shared_tokens(self, prefix: int) -> int:
+        """Tokens of a common prefix that whole blocks of full attention hold."""
+        sizes = [g.block_size * self.load.dcp for g in self.groups if g.specs[0].is_full]
+        return max((prefix // size * size for size in sizes), default=0)
 
     def needed(self, stage: int, tokens: int) -> int:
         """Bytes with which the release checks whether one request of `tokens` fits a rank."""

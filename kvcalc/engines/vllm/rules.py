@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kvcalc.core import shard
+from kvcalc.core import shard, sharing
 from kvcalc.core.plan import LONGEST, Change, Plan, RankPlan, kinds, rank_plan, seats
 from kvcalc.core.results.base import EngineInfo
 from kvcalc.core.results.fit import BudgetLine, Limit
@@ -83,10 +83,8 @@ class Vllm:
         if not block or not one:
             return LONGEST if pool >= 0 else 0
         usable = pool // block - layout.rules.null_block
-        shared = layout.shared(min(plan.shared_prefix, tokens))
-        if usable < one:
-            return 0
-        return LONGEST if one == shared else (usable - shared) // (one - shared)
+        shared = layout.shared(min(self._prefix(plan), tokens), tokens)
+        return sharing.most(usable, one, shared, plan.prefix_copies)
 
     def needed(self, plan: Plan, rank: RankPlan, tokens: int, requests: int) -> int:
         """Bytes of `requests` requests; of one as the release checks it when it starts."""
@@ -94,13 +92,27 @@ class Vllm:
         check_of_one = layout.needed(rank.stage, tokens)
         if requests <= 1:
             return check_of_one
-        one, shared = layout.per_request(tokens), layout.shared(min(plan.shared_prefix, tokens))
-        count = shared + requests * (one - shared) + layout.rules.null_block
+        one = layout.per_request(tokens)
+        shared = layout.shared(min(self._prefix(plan), tokens), tokens)
+        count = sharing.held(requests, one, shared, plan.prefix_copies) + layout.rules.null_block
         return max(check_of_one, count * layout.blocks[rank.stage])
 
     def block_tokens(self, plan: Plan) -> int | None:
         """Tokens of a block of attention, grown to hold a state where the model has both."""
         return self._of(plan)[1].block_tokens
+
+    def _prefix(self, plan: Plan) -> int:
+        """The prefix, where its blocks are cached: by default in V1, with states since 0.26."""
+        run, layout = self._of(plan)
+        given = plan.settings.get("enable_prefix_caching")
+        cached = not run.v0 if given is None else bool(given)
+        if layout.state_layers and layout.load.mamba_cache_mode == "none":
+            cached = False
+        return plan.shared_prefix if cached else 0
+
+    def shared_tokens(self, plan: Plan) -> int:
+        """Whole blocks of full attention: 240 tokens under blocks of 784 share none."""
+        return self._of(plan)[1].shared_tokens(min(self._prefix(plan), plan.context))
 
     def block_bytes(self, plan: Plan, rank: RankPlan) -> int | None:
         """Bytes of a block of the pool: of every layer of its group."""

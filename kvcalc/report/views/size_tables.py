@@ -56,7 +56,8 @@ def contexts(r: SizeResult) -> Table:
     notes: tuple[str, ...] = ()
     if r.shared_prefix_tokens and n > 1:
         kept = r.shared_prefix_tokens // r.block_size * r.block_size
-        once = f"the first {kept:,} tokens are stored once for all {n:,} requests"
+        times = "once" if r.prefix_copies == 1 else f"{min(r.prefix_copies, n):,} times"
+        once = f"the first {kept:,} tokens are stored {times} for all {n:,} requests"
         notes = (f"{once} (whole blocks of {r.block_size} of {r.shared_prefix_tokens:,})",)
     return Table(tuple(columns), tuple(table), notes=notes)
 
