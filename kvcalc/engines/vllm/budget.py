@@ -20,9 +20,10 @@ from kvcalc.engines.vllm.defaults import Run, is_switched
 from kvcalc.engines.vllm.weights import resident
 from kvcalc.engines.vllm.widths import Widths, stored_beside
 
-#: Totals of equal cards differ by this much between drivers, in 1/1000; readings that differ by
-#: more than the second figure are of another setting (ECC, Windows), not of another driver.
-_DRIVER, _SETTING = 3, 10
+#: Totals of equal cards differ by at least this much between drivers, in 1/1000. Readings that
+#: differ by more than the others, of measured and of estimated totals, are of another setting (ECC
+#: moves 6 %): the preset says which, and --gpu-memory takes the other.
+_DRIVER, _MEASURED, _ESTIMATED = 3, 20, 10
 #: NCCL connects after the baseline from here on (PyTorch 2.10); sampling loads more kernels.
 _NCCL_LATE, _KERNELS_GREW = (0, 17), (0, 18)
 #: GPUs whose ranks talk over their own links, for which NCCL keeps most.
@@ -58,7 +59,8 @@ def _memory(plan: Plan, run: Run) -> list[BudgetLine]:
     total = memory.bytes
     low, high, note = memory.low or total, memory.high or total, ""
     if memory.basis != "exact":
-        least, most = total * _DRIVER // 1000, total * _SETTING // 1000
+        spread = _MEASURED if memory.basis == "measured" else _ESTIMATED
+        least, most = total * _DRIVER // 1000, total * spread // 1000
         low = total - min(max(total - low, least), most)
         high = total + min(max(high - total, least), most)
         note = "by driver"
