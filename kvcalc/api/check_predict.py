@@ -99,7 +99,18 @@ def budget_of(setup: Setup, plan: core.Plan | None) -> Expected:
             tolerance = f"{BUDGET}, at least ± 1 %"
         why = _sum(tight) if item == "kv_pool" else _SAID[item] + line.note if line.note else ""
         figures.append(Predicted(item, best, low, high, tolerance, why))
+    figures += _peak_and_graphs(figures)
     return Expected(tuple(figures), reasons=reasons)
+
+
+def _peak_and_graphs(figures: Sequence[Predicted]) -> list[Predicted]:
+    """The peak as vLLM prints it from 0.28 on: with what it charges for CUDA graphs."""
+    parts = [f for f in figures if f.item in {"activation", "graphs_estimated"}]
+    if not parts or parts[0].item != "activation":
+        return []
+    best, low, high = (sum(getattr(f, end) for f in parts) for end in ("best", "low", "high"))
+    why = "; ".join(f.why for f in parts if f.why)
+    return [parts[0]._replace(item="activation_and_graphs", best=best, low=low, high=high, why=why)]
 
 
 def _sum(rank: core.RankPlan) -> str:

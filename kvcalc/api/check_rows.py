@@ -22,7 +22,8 @@ _LEAST = frozenset({
 _REPEATS = {"weights_rounded": "weights"}
 #: In the order of a budget.
 _ORDER = (
-    "memory", "usable", "weights", "model_size", "activation", "non_torch", "graphs", "pools",
+    "memory", "usable", "weights", "model_size", "activation",
+    "activation_and_graphs", "non_torch", "graphs", "pools",
     "kv_pool", "state_cache", "kv_cache", "kv_key", "kv_value", "kv_latent", "kv_tokens",
     "kv_blocks", "block_bytes", "kv_cells", "kv_layers", "max_concurrency", "needed", "longest",
 )  # fmt: skip
@@ -219,6 +220,7 @@ _CAUSES = {
     "weights": "are the weights stored in this format, and is it this model?",
     "kv_pool": "is the GPU's memory, the utilization or the format of the weights another one?",
     "activation": "is another batch (max_num_batched_tokens, max_num_seqs) in force?",
+    "activation_and_graphs": "is another batch in force, or another attention backend?",
     "graphs": "driver and attention backend decide what a graph takes.",
     "non_torch": "communication buffers and the driver differ between hosts.",
 }

@@ -70,8 +70,10 @@ def _profile(m: Match, sink: Sink) -> None:
 
 
 def _usage(m: Match, sink: Sink) -> None:
-    """Weights alone up to about 0.12, what was consumed with them later."""
-    sink.figure("consumed" if m[6].startswith("consumed") else "weights_rounded", m[5], "GiB")
+    """Weights and peak; from 0.28 on what was consumed, and a peak with the graphs' estimate."""
+    consumed = m[6].startswith("consumed")
+    sink.figure("consumed" if consumed else "weights_rounded", m[5], "GiB")
+    sink.figure("activation_and_graphs" if consumed else "activation", m[7], "GiB")
 
 
 def _blocks(m: Match, sink: Sink) -> None:
@@ -153,6 +155,17 @@ FAMILY = Family("vllm", (
             ("weights_rounded GiB", "non_torch GiB", "activation GiB", "kv_pool GiB")),
     Wording("Model loading took ", rf"Model loading took {_G} ?Gi?B", ("weights GiB",)),
     Wording("Memory profiling results: ", r"Memory profiling results: (.*)", read=_profile),
+    Wording("Total non KV cache memory: ",
+            rf"Total non KV cache memory: {_G}GiB; torch peak memory increase: {_G}GiB; non-torch "
+            rf"forward increase memory: {_G}GiB; weights memory: {_G}GiB",
+            ("beside_kv GiB", "activation GiB", "non_torch GiB", "weights_rounded GiB")),
+    Wording("worker init memory snapshot: ",
+            rf"memory snapshot: .*?free_memory={_G}GiB, total_memory={_G}GiB",
+            ("free_at_start GiB", "memory GiB")),
+    Wording("worker requested memory: ", rf"worker requested memory: {_G}GiB", ("usable GiB",)),
+    Wording("Initial free memory",
+            rf"Initial free memory: {_G} GiB; Requested memory: {_G} \(util\), {_G} GiB",
+            ("free_at_start GiB", "=gpu_memory_utilization", "usable GiB")),
     Wording("total_gpu_memory (",
             rf"use total_gpu_memory \({_G} ?GiB\) x gpu_memory_utilization \({_G}\) = {_G} ?GiB",
             ("memory GiB", "=gpu_memory_utilization", "usable GiB")),
@@ -172,7 +185,7 @@ FAMILY = Family("vllm", (
             rf"weight)[^,]*, {_G} GiB for peak activation"
             rf"(?:, {_G} GiB for non-torch memory)?, and {_G} GiB for CUDAGraph memory",
             ("free_at_start GiB", "memory GiB", "=gpu_memory_utilization", "usable GiB", "", "",
-             "activation GiB", "non_torch GiB", "graphs GiB"), read=_usage),
+             "", "non_torch GiB", "graphs GiB"), read=_usage),
     Wording("Free memory on device",
             rf"Free memory on device(?: \S+)? \({_G}/{_G} GiB\) on startup is less than desired "
             rf"GPU memory utilization \({_G}, {_G} GiB\)", read=_taken),

@@ -2,7 +2,7 @@
 
 Prints the accuracy of the whole chain (GPU and settings to the pool) by release and GPU class,
 each case left out of every coefficient that would judge it; then the figures given the logged
-pool, and what other projects measured. Records: tests/data/vllm_logs.jsonl.
+pool, and what other projects measured. Records: tests/data/vllm_logs.jsonl and vllm_unseen.jsonl.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,19 +28,20 @@ from kvcalc.core.plan import Device, Memory, Plan  # noqa: E402
 from kvcalc.core.shard import Parallel  # noqa: E402
 from kvcalc.engines.coefficients import Coefficients, coefficients  # noqa: E402
 from kvcalc.engines.vllm.budget import budget  # noqa: E402
-from kvcalc.engines.vllm.defaults import run_of  # noqa: E402
+from kvcalc.engines.vllm.defaults import is_switched, run_of  # noqa: E402
 from kvcalc.engines.vllm.rules import VLLM  # noqa: E402
 from kvcalc.engines.vllm.versions import TABLE  # noqa: E402
 from kvcalc.engines.vllm.widths import widths_of  # noqa: E402
 
-DATA = ROOT / "tests" / "data" / "vllm_logs.jsonl"
+DATA = ROOT / "tests" / "data"
 GIB = 2**30
 Record = dict[str, Any]
 
 
 def records(kind: str) -> list[Record]:
-    """The records of a kind: "log" or "measured"."""
-    lines = DATA.read_text(encoding="utf-8").splitlines()
+    """The records of a kind: "log", "measured" or "unseen"."""
+    file = DATA / ("vllm_unseen.jsonl" if kind == "unseen" else "vllm_logs.jsonl")
+    lines = file.read_text(encoding="utf-8").splitlines()
     return [r for line in lines if (r := json.loads(line)).get("kind") == kind]
 
 
@@ -109,14 +111,20 @@ def predict(record: Record, known: Coefficients) -> Error:
 
 #: Which coefficients a case judges: those that cases of its class were fitted on.
 FITTED: tuple[tuple[str, Callable[[Record], bool]], ...] = (
-    ("non_torch", lambda r: not _amd(r) and _from(r, (0, 11)) and r["tp"] == 1),
+    ("non_torch", lambda r: _cuda(r, (0, 11), (0, 18)) and r["tp"] == 1 and _new(r) != "Hopper"),
+    ("sampling_kernels", lambda r: _kernels(r) == "sampling_kernels"),
+    ("sampling_kernels_recent", lambda r: _kernels(r) == "sampling_kernels_recent"),
+    ("nccl_early", lambda r: _cuda(r, (0, 11), (0, 17)) and r["tp"] > 1 and _switched(r)),
+    ("nccl_late", lambda r: _cuda(r, (0, 17)) and r["tp"] > 1 and _switched(r)),
+    ("nccl", lambda r: _cuda(r, (0, 0), (0, 11)) and r["tp"] > 1),
+    ("communication", lambda r: _cuda(r, (0, 11)) and r["tp"] > 1 and not _switched(r)),
     ("non_torch_rocm", lambda r: _amd(r) and r["tp"] == 1),
     ("non_torch_rocm_ranks", lambda r: _amd(r) and r["tp"] == 2),
     ("non_torch_v0", lambda r: not _from(r, (0, 8))),
     ("rocm_logit", lambda r: _amd(r) and r["settings"].get("max_num_seqs", 256) < 128),
     ("rocm_int4_experts", lambda r: _amd(r) and r["weights"] == "gptq"),
-    ("communication", lambda r: not _amd(r) and _from(r, (0, 11)) and r["tp"] > 1),
-    ("graph", lambda r: _from(r, (0, 20))),
+    ("graph", lambda r: _from(r, (0, 20)) and not _v2(r)),
+    ("graph_v2", lambda r: _from(r, (0, 29))),
 )
 
 
@@ -127,6 +135,31 @@ def _amd(record: Record) -> bool:
 def _from(record: Record, release: tuple[int, int]) -> bool:
     numbers = str(record["version"]).split(".")
     return (int(numbers[0]), int(numbers[1])) >= release
+
+
+def _cuda(record: Record, first: tuple[int, int], end: tuple[int, int] = (9, 0)) -> bool:
+    return not _amd(record) and _from(record, first) and not _from(record, end)
+
+
+def _new(record: Record) -> str:
+    found = plan_of(record).device.architecture
+    return found if found in {"Hopper", "Blackwell"} else ""
+
+
+def _switched(record: Record) -> bool:
+    return is_switched(plan_of(record))
+
+
+def _v2(record: Record) -> bool:
+    return run_of(plan_of(record)).v2_runner
+
+
+def _kernels(record: Record) -> str:
+    if record["tp"] * record["pp"] > 1 or not _cuda(record, (0, 11)):
+        return ""
+    if _from(record, (0, 18)):
+        return "sampling_kernels_recent" if _new(record) else "sampling_kernels"
+    return "sampling_kernels" if _new(record) == "Hopper" else ""
 
 
 def left_out(record: Record, cases: Sequence[Record]) -> Coefficients:
@@ -141,22 +174,33 @@ def left_out(record: Record, cases: Sequence[Record]) -> Coefficients:
         # Two logs of one start state the same pool.
         pool = record["measured"]["available_kv_gib"]
         others = [c for c in cases if judges(c) and c["measured"]["available_kv_gib"] != pool]
-        known[name] = _refitted(known, name, others)
+        known[name] = _refitted(name, others)
     return known
 
 
-def _refitted(known: dict[str, Any], name: str, others: Iterable[Record]) -> Any:
-    """The value between the ends at which the others' median absolute error is least."""
-    base, chosen = known[name], list(others)
+def _refitted(name: str, others: Iterable[Record]) -> Any:
+    """The value between the ends at which the others' median absolute error is least.
+
+    A pool is linear in each of these, so the ends tell all between them.
+    """
+    base, chosen = coefficients("vllm")[name], list(others)
     if not chosen:
         return base._replace(value=base.low)
-    steps = [base.low + (base.high - base.low) * i / 40 for i in range(41)]
+    ends = [tuple(_at_end(json.dumps(c), name, end) for end in ("low", "high")) for c in chosen]
+    steps = [i / 40 for i in range(41)]
 
-    def loss(value: float) -> float:
-        trial = {**known, name: base._replace(value=value)}
-        return statistics.median(abs(predict(c, trial).fraction) for c in chosen)
+    def loss(part: float) -> float:
+        return statistics.median(abs(low + (high - low) * part) for low, high in ends)
 
-    return base._replace(value=min(steps, key=loss))
+    return base._replace(value=base.low + (base.high - base.low) * min(steps, key=loss))
+
+
+@cache
+def _at_end(text: str, name: str, end: str) -> float:
+    """The error of a record's pool with one coefficient at an end."""
+    shipped = coefficients("vllm")
+    value = shipped[name]._replace(value=getattr(shipped[name], end))
+    return predict(json.loads(text), {**shipped, name: value}).fraction
 
 
 def gpu_class(record: Record) -> str:
@@ -164,14 +208,27 @@ def gpu_class(record: Record) -> str:
     return f"{'ROCm' if _amd(record) else 'CUDA'} {plan_of(record).device.architecture}"
 
 
-def chain(*, blind: bool) -> list[Error]:
-    """Every case with complete settings; `blind` leaves it out of what judges it."""
+def complete() -> list[Record]:
+    """The shared cases with complete settings."""
     cases = [r for r in records("log") if r["complete"]]
-    cases += [r for r in records("measured") if r["gpu"] and "available_kv_gib" in r["measured"]]
+    measured = [r for r in records("measured") if r["gpu"]]
+    return cases + [r for r in measured if "available_kv_gib" in r["measured"]]
+
+
+def chain(*, blind: bool, unseen: bool = False) -> list[Error]:
+    """Every case with complete settings; `blind` leaves it out of what judges it.
+
+    `unseen`: the starts of other public records instead; those held out are judged as shipped.
+    """
+    known = [r for r in records("unseen") if not r.get("held_out")]
     # Cases with a setting or a format deduced: good enough to fit on, too weak to be judged.
     support = [r for r in records("log") if r.get("supports")]
-    every = [*cases, *support]
-    return [predict(r, left_out(r, every) if blind else coefficients("vllm")) for r in cases]
+    every = [*complete(), *known, *support]
+    cases = records("unseen") if unseen else complete()
+    return [
+        predict(r, left_out(r, every) if blind and not r.get("held_out") else coefficients("vllm"))
+        for r in cases
+    ]
 
 
 def summary(errors: Sequence[Error]) -> tuple[int, float, float, float, float, float]:
@@ -253,6 +310,7 @@ def _between(logged: Record, low: tuple[int, float, int], high: tuple[int, float
 def main() -> None:
     """Print the tables."""
     errors, groups = chain(blind=True), dict[tuple[str, str], list[Error]]()
+    others = chain(blind=True, unseen=True)
     for error in errors:
         release = ".".join(str(error.record["version"]).split(".")[:2])
         groups.setdefault((release, gpu_class(error.record)), []).append(error)
@@ -261,6 +319,8 @@ def main() -> None:
         (word, "all", [e for e in errors if gpu_class(e.record).startswith(word)])
         for word in ("CUDA", "ROCm")
     ]
+    rows.append(("", "unseen", [e for e in others if not e.record.get("held_out")]))
+    rows.append(("", "held out", [e for e in others if e.record.get("held_out")]))
     rows.append(("", "settings open", assumed()))
     print("vLLM  GPU class                 n   median      p90    worst  covered   width")
     for release, name, group in rows:

@@ -79,7 +79,7 @@ def test_every_figure_beside_kvcalcs(write: Write) -> None:
     assert pool.low is not None
     assert pool.high is not None
     assert pool.low < pool.measured < pool.high
-    assert "budget − 14.99 weights − 0.40 activations" in pool.explanation
+    assert "budget − 14.99 weights − 0.41 activations" in pool.explanation
     assert row(result, "weights").verdict == "ok"
     many = row(result, "max_concurrency")
     assert (many.measured, many.verdict, many.unit) == (1.79, "ok", "×")

@@ -62,8 +62,9 @@ VLLM = (
          "gpu_memory_utilization config with `--kv-cache-memory=20064085607` (18.69 GiB) to fit "
          "into requested memory, or `--kv-cache-memory=26927570944` (25.08 GiB) to fully utilize "
          "gpu memory. Current kv cache memory in use is 19.54 GiB.",
-         gib(free_at_start=79.99, memory=80.0, usable=73.6, consumed=51.66, activation=2.4,
-             graphs=0.71, kv_pool=19.54), {"gpu_memory_utilization": 0.92}),
+         gib(free_at_start=79.99, memory=80.0, usable=73.6, consumed=51.66,
+             activation_and_graphs=2.4, graphs=0.71, kv_pool=19.54),
+         {"gpu_memory_utilization": 0.92}),
     Said("Free memory on device (22.9/23.58 GiB) on startup. Desired GPU memory utilization is "
          "(0.9, 21.22 GiB). Actual usage is 14.99 GiB for weight, 0.4 GiB for peak activation, "
          "0.06 GiB for non-torch memory, and 0.21 GiB for CUDAGraph memory. Replace "
@@ -72,6 +73,17 @@ VLLM = (
          "6195019776 bytes.",
          {**gib(weights_rounded=14.99, activation=0.4, non_torch=0.06, graphs=0.21),
           "kv_pool": 6_195_019_776}),
+    Said("Memory profiling takes 17.96 seconds. Total non KV cache memory: 59.82GiB; torch peak "
+         "memory increase: 2.68GiB; non-torch forward increase memory: 0.27GiB; weights memory: "
+         "56.88GiB.",
+         gib(beside_kv=59.82, activation=2.68, non_torch=0.27, weights_rounded=56.88)),
+    Said("worker init memory snapshot: torch_peak=0.0GiB, free_memory=78.68GiB, "
+         "total_memory=79.19GiB, cuda_memory=0.51GiB, torch_memory=0.0GiB, "
+         "non_torch_memory=0.51GiB",
+         gib(free_at_start=78.68, memory=79.19)),
+    Said("DEBUG [gpu_worker.py:285] worker requested memory: 75.23GiB", gib(usable=75.23)),
+    Said("Initial free memory: 47.03 GiB; Requested memory: 0.90 (util), 42.64 GiB",
+         gib(free_at_start=47.03, usable=42.64), {"gpu_memory_utilization": 0.9}),
     Said("Initial free memory 78.79 GiB, reserved 4.0 GiB memory for KV Cache as specified by "
          "kv_cache_memory_bytes config and skipped memory profiling.",
          gib(free_at_start=78.79, kv_pool=4)),

@@ -1,8 +1,9 @@
 """The peak of vLLM's profiling run: a forward pass over T tokens, then a sampler over R rows.
 
 The larger of the two is charged; the sampler leads at the defaults of an 80 GB card. Counts of
-live buffers, read in vLLM's model code and samplers and in PyTorch's sort; the printed peaks of
-public logs (0.6.4: 2.07 GiB, 0.6.5: 0.94, 1.26) agree within 3 %.
+live buffers, read in vLLM's model code and samplers, in its expert kernels and in PyTorch's sort;
+the printed peaks of public logs agree within 3 % (0.6.4: 2.07 GiB, 0.6.5: 0.94, 1.26) and of
+0.10 to 0.19 on H100 within 0.1 GiB.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kvcalc.core.plan import Plan
+from kvcalc.core.units import MIB
 from kvcalc.engines.coefficients import Coefficients
-from kvcalc.engines.vllm.defaults import Run
+from kvcalc.engines.vllm.defaults import Run, is_datacentre_blackwell
 from kvcalc.engines.vllm.widths import Widths
 
 #: Bytes of an activation; vLLM runs no model in 4 bytes by default.
@@ -29,6 +31,13 @@ _MULTIPROCESSORS = {
     "mi350": 256, "mi355": 256, "radeon": 64,
 }  # fmt: skip
 _SOME_MULTIPROCESSORS = 132
+#: PyTorch's workspaces of cuBLAS and, during the forward pass, of cuBLASLt: on Hopper and
+#: datacentre Blackwell, elsewhere.
+_CUBLAS_LARGE, _CUBLAS = (32 * MIB, 32 * MIB), (8 * MIB + 128 * 1024, MIB)
+#: Experts of these formats run as modular kernels, whose workspaces stay from 0.14 on; a step is
+#: cut into pieces of so many tokens.
+_MODULAR = frozenset({"bf16", "fp16", "fp8", "fp8_block", "fp8_channel", "fp8_tensor"})
+_MODULAR_FROM, _EXPERT_STEP = (0, 14), 16_384
 
 
 class Peak(NamedTuple):
@@ -42,38 +51,75 @@ def peak(plan: Plan, run: Run, w: Widths, coefficients: Coefficients, *, last: b
     """Bytes alive at the most; the sampler runs on the last pipeline stage only."""
     forward = forward_bytes(plan, run, w)
     sampler = sampler_bytes(plan, run, w, coefficients) if last else 0
+    cublas, cublas_lt = workspace_bytes(plan, run)
     if sampler > forward:
-        return Peak(sampler, f"{run.max_seqs:,} rows of {w.vocabulary:,} logits")
-    return Peak(forward, f"{run.batched_tokens:,} tokens at once")
+        return Peak(sampler + cublas, f"{run.max_seqs:,} rows of {w.vocabulary:,} logits")
+    return Peak(forward + cublas + cublas_lt, f"{run.batched_tokens:,} tokens at once")
 
 
 def forward_bytes(plan: Plan, run: Run, w: Widths) -> int:
     """T · (k · d + max(MLP, attention)) elements: the widest layer beside the residual stream.
 
-    k: residual and hidden state, in V0 also the state before its norm. MLP: gate, up and their
+    k: residual and hidden state; in V0 also the state before its norm; compiled (V1) also the
+    input of the running piece of the graph, which its caller holds. MLP: gate, up and their
     product, 3 f / tp. Experts: every token `topk` times. Llama-3.1-8B, T 20,000, V0:
-    20,000 · (3 · 4,096 + 3 · 14,336) · 2 = 2.06 GiB.
+    20,000 · (3 · 4,096 + 3 · 14,336) · 2 = 2.06 GiB. The stages of a pipeline also hold the two
+    streams that go from one to the next.
     """
     tp = plan.parallel.tp
-    inner = w.mlp_width // tp
+    inner, kept = w.mlp_width // tp, 0
     if w.experts:
-        wide = w.expert_width // (1 if plan.parallel.ep > 1 else tp)
-        inner += w.experts_per_token * (max(2 * wide, w.hidden) + wide) + w.hidden
+        kept = expert_bytes(plan, run, w)
+        wide = _expert_width(plan, w)
+        held = 0 if kept else w.experts_per_token * (max(2 * wide, w.hidden) + wide)
+        inner += held + w.hidden
     inner = max(inner, w.attention_width // tp)
-    streams = 3 if run.v0 else 2
-    return run.batched_tokens * ELEMENT * (streams * w.hidden + inner)
+    streams = 2 if run.eager and not run.v0 else 3
+    received = 2 if plan.parallel.pp > 1 else 0
+    states = (streams + received) * w.hidden + inner
+    return run.batched_tokens * ELEMENT * states + kept
+
+
+def expert_bytes(plan: Plan, run: Run, w: Widths) -> int:
+    """Workspaces of modular expert kernels, kept once the profiling run has grown them.
+
+    T · topk · (max(f, d) + max(2 f, d)) elements of a rank's width f; up to 0.13, and in other
+    formats, they are freed after each layer. Mixtral-8x7B, tp 2, T 8,192: 8,192 · 2 ·
+    (7,168 + 14,336) · 2 = 0.66 GiB.
+    """
+    modular = (plan.weights.format or "bf16") in _MODULAR
+    if not w.experts or not modular or run.v0 or run.release < _MODULAR_FROM:
+        return 0
+    wide = _expert_width(plan, w)
+    tokens = min(run.batched_tokens, _EXPERT_STEP)
+    each = max(wide, w.hidden) + max(2 * wide, w.hidden)
+    return tokens * w.experts_per_token * each * ELEMENT
+
+
+def _expert_width(plan: Plan, w: Widths) -> int:
+    return w.expert_width // (1 if plan.parallel.ep > 1 else plan.parallel.tp)
 
 
 def sampler_bytes(plan: Plan, run: Run, w: Widths, coefficients: Coefficients) -> int:
-    """c · R · V, the hidden state, and where Triton masks logits a row a multiprocessor.
+    """c · R · V, hidden states, what the run has kept, and where Triton masks logits a row each.
 
-    Logits are gathered: tensor parallelism does not divide them.
+    Hidden states: all T, the R rows that are sampled, and a copy of those. Logits are gathered:
+    tensor parallelism does not divide them.
     """
     each, buffer = logit_bytes(run, coefficients)
-    size = each * run.max_seqs * w.vocabulary + run.batched_tokens * w.hidden * ELEMENT
+    states = run.batched_tokens if run.v0 else run.batched_tokens + 2 * run.max_seqs
+    size = each * run.max_seqs * w.vocabulary + states * w.hidden * ELEMENT
     if buffer:
         size += min(multiprocessors(plan), run.max_seqs) * w.vocabulary * 4
-    return size
+    return size + expert_bytes(plan, run, w)
+
+
+def workspace_bytes(plan: Plan, run: Run) -> tuple[int, int]:
+    """PyTorch's workspaces of cuBLAS and cuBLASLt; V0's printed peaks leave no room for them."""
+    if run.v0 or run.platform != "cuda":
+        return 0, 0
+    large = plan.device.architecture == "Hopper" or is_datacentre_blackwell(plan)
+    return _CUBLAS_LARGE if large else _CUBLAS
 
 
 def logit_bytes(run: Run, coefficients: Coefficients) -> tuple[int, bool]:

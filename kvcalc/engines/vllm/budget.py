@@ -15,14 +15,17 @@ from kvcalc.core.plan import BASIS, Interval, Plan
 from kvcalc.core.results.fit import BudgetLine
 from kvcalc.core.units import cdiv
 from kvcalc.engines.coefficients import Coefficients
-from kvcalc.engines.vllm.activation import peak, penalty_bytes
-from kvcalc.engines.vllm.defaults import Run
+from kvcalc.engines.vllm.activation import ELEMENT, peak, penalty_bytes
+from kvcalc.engines.vllm.defaults import Run, is_switched
 from kvcalc.engines.vllm.weights import resident
 from kvcalc.engines.vllm.widths import Widths, stored_beside
 
-#: Totals of equal cards differ by this much between drivers, in 1/1000; readings that differ by
-#: more than the second figure are of another setting (ECC, Windows), not of another driver.
-_DRIVER, _SETTING = 3, 10
+#: Totals of equal cards differ by at least this much between drivers, in 1/1000. Readings that
+#: differ by more than the others, of measured and of estimated totals, are of another setting (ECC
+#: moves 6 %): the preset says which, and --gpu-memory takes the other.
+_DRIVER, _MEASURED, _ESTIMATED = 3, 20, 10
+#: NCCL connects after the baseline from here on (PyTorch 2.10); sampling loads more kernels.
+_NCCL_LATE, _KERNELS_GREW = (0, 17), (0, 18)
 #: GPUs whose ranks talk over their own links, for which NCCL keeps most.
 _LINKED = ("h100", "h200", "h20", "h800", "gh200", "a100", "v100-sxm", "b100", "b200", "b300",
            "gb200", "gb300", "mi210", "mi250", "mi3")  # fmt: skip
@@ -42,9 +45,10 @@ def budget(
     lines += _activations(plan, run, w, coefficients, last=stage == plan.parallel.pp - 1)
     if run.charges_graphs and run.piecewise_graphs:
         count = run.piecewise_graphs + run.full_graphs
-        low_best_high = coefficients["graph"].bytes(layers * count)
+        name = "graph_v2" if run.v2_runner else "graph"
+        low_best_high = coefficients[name].bytes(layers * count)
         lines.append(_measured("graphs", low_best_high, f"{count} × {layers} layers"))
-    lines.append(_other(plan, run, coefficients))
+    lines.append(_other(plan, run, coefficients, last=stage == plan.parallel.pp - 1))
     return _with_pool(lines)
 
 
@@ -55,7 +59,8 @@ def _memory(plan: Plan, run: Run) -> list[BudgetLine]:
     total = memory.bytes
     low, high, note = memory.low or total, memory.high or total, ""
     if memory.basis != "exact":
-        least, most = total * _DRIVER // 1000, total * _SETTING // 1000
+        spread = _MEASURED if memory.basis == "measured" else _ESTIMATED
+        least, most = total * _DRIVER // 1000, total * spread // 1000
         low = total - min(max(total - low, least), most)
         high = total + min(max(high - total, least), most)
         note = "by driver"
@@ -105,13 +110,19 @@ def _activations(
 ) -> list[BudgetLine]:
     found = peak(plan, run, w, coefficients, last=last)
     span = coefficients["activation"]
-    low, high = (int(found.bytes * (100 + end) / 100) for end in (span.low, span.high))
+    best = found.bytes
+    low, high = (int(best * (100 + end) / 100) for end in (span.low, span.high))
     if not w.exact:
         low, high = low // 2, high * 2
-    for name, applies in (("encoder", _sees(plan, run, w)), ("recurrent", _recurs(plan))):
+    sees = _sees(plan, run, w)
+    if sees:  # its output stays while the text model runs
+        output = run.batched_tokens * w.hidden * ELEMENT
+        best, low, high = best + output, low + output // 2, high + output
+    for name, applies in (("encoder", sees), ("recurrent", _recurs(plan))):
         if applies:
-            high += coefficients[name].bytes()[2]
-    lines = [_line("activations", Interval(found.bytes, low, high), "estimated", found.note)]
+            ends = coefficients[name].bytes()
+            best, low, high = best + ends[0], low + ends[1], high + ends[2]
+    lines = [_line("activations", Interval(best, low, high), "estimated", found.note)]
     counts = penalty_bytes(run, w) if last else 0
     if counts:
         note = f"penalties of {run.max_seqs:,} slots"
@@ -129,8 +140,8 @@ def _recurs(plan: Plan) -> bool:
     return any(isinstance(group.cache, State) for group in plan.model.groups)
 
 
-def _other(plan: Plan, run: Run, coefficients: Coefficients) -> BudgetLine:
-    """Memory outside PyTorch: cuBLAS, runtime, communication as far as the baseline lacks it."""
+def _other(plan: Plan, run: Run, coefficients: Coefficients, *, last: bool) -> BudgetLine:
+    """Memory outside PyTorch: runtime, kernels, communication as far as the baseline lacks it."""
     peers = plan.parallel.tp - 1 + (plan.parallel.pp > 1)
     rocm = run.platform == "rocm" and not run.v0
     name = "non_torch_v0" if run.v0 else "non_torch"
@@ -143,13 +154,30 @@ def _other(plan: Plan, run: Run, coefficients: Coefficients) -> BudgetLine:
     if peers and (run.v0 or run.release < (0, 11)):
         linked = (plan.device.id or _LINKED[0]).startswith(_LINKED)
         parts.append(coefficients["nccl" if linked else "nccl_pcie"].bytes())
-    elif peers and not rocm:
+    elif plan.parallel.tp > 1 and is_switched(plan):
+        recent = run.release >= _NCCL_LATE
+        parts.append(coefficients["nccl_late" if recent else "nccl_early"].bytes())
+    elif plan.parallel.tp > 1 and not rocm:
         parts.append(coefficients["communication"].bytes(peers))
+    kernels = _kernels(plan, run)
+    if kernels and last:
+        parts.append(coefficients[kernels].bytes())
     if not run.v0 and run.release < (0, 9):
         parts.append(coefficients["cuda_context"].bytes())
     best, low, high = (sum(part[i] for part in parts) for i in range(3))
     note = "cuBLAS, runtime, communication" if peers else "cuBLAS, runtime"
     return _measured("other", (best, low, high), note)
+
+
+def _kernels(plan: Plan, run: Run) -> str:
+    """The coefficient of what sampling loads, on the last stage; none where none was seen."""
+    if run.platform != "cuda" or run.v0:
+        return ""
+    newer = plan.device.architecture in {"Hopper", "Blackwell"}
+    if run.release >= _KERNELS_GREW:
+        return "sampling_kernels_recent" if newer else "sampling_kernels"
+    hopper = plan.device.architecture == "Hopper" and run.release >= (0, 11)
+    return "sampling_kernels" if hopper else ""
 
 
 def _measured(item: str, ends: tuple[int, int, int], note: str) -> BudgetLine:

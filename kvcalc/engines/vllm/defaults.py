@@ -28,6 +28,8 @@ _LARGE, _HUGE = 70 * GIB, 160 * GIB
 #: Captured at most: twice the requests, up to this; more on datacentre Blackwell in 0.33.
 _CAPTURE, _CAPTURE_BLACKWELL = 512, 1024
 _DATACENTRE_BLACKWELL = ("b100", "b200", "b300", "gb200", "gb300")
+#: GPUs behind an NVSwitch with multicast, which NCCL keeps buffers for.
+_SWITCHED = ("h100-sxm", "h200-sxm", "h20", "h800-sxm", *_DATACENTRE_BLACKWELL)
 
 
 class Run(NamedTuple):
@@ -53,8 +55,12 @@ class Run(NamedTuple):
 
     @property
     def charges_graphs(self) -> bool:
-        """Whether the estimate of CUDA graphs is subtracted from the pool."""
-        return self.release >= (0, 20) and not self.eager
+        """Whether the estimate of CUDA graphs is subtracted from the pool.
+
+        The V2 runner estimates nothing before 0.29 (`profile_cudagraph_memory` returns 0).
+        """
+        first = V2_ALWAYS if self.v2_runner else (0, 20)
+        return self.release >= first and not self.eager
 
 
 def run_of(plan: Plan) -> Run:
@@ -93,6 +99,12 @@ def utilization_of(plan: Plan, release: Release) -> Fraction:
 def is_datacentre_blackwell(plan: Plan) -> bool:
     """B100 to GB300; vLLM's device capability family 100."""
     return (plan.device.id or "").startswith(_DATACENTRE_BLACKWELL)
+
+
+def is_switched(plan: Plan) -> bool:
+    """Hopper or datacentre Blackwell modules behind an NVSwitch."""
+    name = plan.device.id or ""
+    return name.startswith(_SWITCHED) and not name.startswith("h200-nvl")
 
 
 def v2_runner(plan: Plan, release: Release) -> bool:

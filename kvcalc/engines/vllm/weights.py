@@ -30,9 +30,11 @@ _TWO_TABLES = ("gemma3", "gemma4", "mimo_v2")
 #: Linear rope scaling makes the table of full layers that much longer (Gemma-3 above 32k).
 _SCALED_TABLE = {"gemma3": 8}
 _SCALED_FROM = 131_072
-#: MXFP4 kernels pad hidden size and width: Marlin (Ampere, Ada, RTX Blackwell), Triton on Hopper,
-#: FlashInfer on datacentre Blackwell, ROCm.
-_MARLIN_PAD, _TRITON_PAD, _WIDE_PAD = (256, 128), (1, 64), (256, 256)
+#: MXFP4 kernels pad hidden size and width: Marlin (Ampere, Ada, RTX Blackwell), Triton on Hopper
+#: (to 0.16 the hidden size alone, and the values but not their scales), FlashInfer on datacentre
+#: Blackwell, ROCm.
+_MARLIN_PAD, _TRITON_PAD, _WIDE_PAD = (256, 128), (256, 1), (256, 256)
+_TRITON_VALUES, _TRITON_WIDE_FROM = 4 / 4.25, (0, 17)
 _SIXTEEN_BIT = frozenset({"bf16", "fp16"})
 _INT4 = frozenset({"gptq", "awq", "w4a16", "gptq_g_idx", "int4"})
 
@@ -131,13 +133,15 @@ def _parts(plan: Plan, run: Run, w: Widths, coefficients: Coefficients, total: i
 
 def _padded(plan: Plan, run: Run, w: Widths) -> float:
     """By how much an MXFP4 expert grows for its kernel: gpt-oss 2880 × 2880 to 3072 × 2944."""
-    hidden, width = _MARLIN_PAD
+    (hidden, width), padded = _MARLIN_PAD, 1.0
     if run.platform == "rocm" or is_datacentre_blackwell(plan):
         hidden, width = _WIDE_PAD
     elif plan.device.architecture == "Hopper":
-        hidden, width = _TRITON_PAD
+        hidden, width = _WIDE_PAD if run.release >= _TRITON_WIDE_FROM else _TRITON_PAD
+        padded = _TRITON_VALUES
     local = w.expert_width if plan.parallel.ep > 1 else w.expert_width // plan.parallel.tp
-    return pad(w.hidden, hidden) / w.hidden * pad(local, width) / max(local, 1)
+    grown = pad(w.hidden, hidden) / w.hidden * pad(local, width) / max(local, 1)
+    return 1 + (grown - 1) * padded
 
 
 def _copied_heads(model: Model, w: Widths, tp: int) -> float:

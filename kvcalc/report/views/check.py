@@ -17,7 +17,8 @@ from kvcalc.report.document import (
 )
 
 _NAMES = {
-    "activation": "activation peak", "non_torch": "outside PyTorch", "graphs": "CUDA graphs",
+    "activation": "activation peak", "activation_and_graphs": "peak and graphs",
+    "beside_kv": "all but KV", "non_torch": "outside PyTorch", "graphs": "CUDA graphs",
     "graphs_estimated": "CUDA graphs, charged", "kv_pool": "KV pool", "pools": "KV pool and states",
     "kv_cache": "KV cache", "kv_key": "K", "kv_value": "V", "kv_latent": "latent KV",
     "kv_latent_transposed": "latent KV, transposed", "kv_tokens": "KV tokens",
