@@ -12,6 +12,7 @@ import pytest
 Kvcalc = Callable[..., "subprocess.CompletedProcess[str]"]
 SIZE = ("size", "llama-3.1-8b")
 FIT = ("fit", "llama-3.1-8b", "--gpu", "h100", "--engine", "none")
+OFFLOAD = ("offload", "llama-3.1-8b")
 HUGE = "9" * 40
 
 
@@ -92,6 +93,36 @@ HUGE = "9" * 40
     (("waste", "llama-3.1-8b", "--request", "9K", "--max-context", "4K"), "--max-context"),
     (("waste", "--slots", "36", "--waste-fraction", "1.5"), "--waste-fraction"),
     (("speed", "llama-3.1-8b"), "--gpu"),
+    ((*OFFLOAD, "--bandwidth", "0"), "--bandwidth 0 has no unit"),
+    ((*OFFLOAD, "--bandwidth", "0GB/s"), "--bandwidth 0GB/s is out of range"),
+    ((*OFFLOAD, "--bandwidth", "-5GB/s"), "--bandwidth -5GB/s is not a rate"),
+    ((*OFFLOAD, "--bandwidth", "25G"),
+     "--bandwidth 25G has two readings: 25 GB/s, or 25 Gb/s = 3.13 GB/s"),
+    ((*OFFLOAD, "--bandwidth", "25gb/s"), "--bandwidth 25gb/s has two readings"),
+    ((*OFFLOAD, "--bandwidth", "nan"), "--bandwidth nan"),
+    ((*OFFLOAD, "--bandwidth", HUGE + "GB/s"), "--bandwidth"),
+    ((*OFFLOAD, "--bandwidth", "25GB/s", "--bandwidth-per", "gpu"), "--bandwidth-per gpu"),
+    ((*OFFLOAD, "--pool", "0GiB"), "--pool 0GiB is out of range"),
+    ((*OFFLOAD, "--pool", "50G"), "--pool 50G has two readings"),
+    ((*OFFLOAD, "--pool", "50GiB", "--tp", "2"), "--pool 50GiB over 2 ranks has two readings"),
+    ((*OFFLOAD, "--pool", "50GiB", "--pool-per", "node"), "--pool-per node"),
+    ((*OFFLOAD, "--pool-per", "rank"), "--pool-per needs --pool"),
+    ((*OFFLOAD, "--host-ram", "256GB"), "--host-ram needs --pool"),
+    ((*OFFLOAD, "--hicache-size", "0"), "--set hicache_size 0"),
+    ((*OFFLOAD, "--hicache-size", "40GB"), "--set hicache_size 40GB"),
+    ((*OFFLOAD, "--hicache-size", "40", "--pool", "1GiB"), "two pools"),
+    ((*OFFLOAD, "--hicache-size", "40", "--cache-ram", "8192"), "two pools"),
+    ((*OFFLOAD, "--hicache-ratio", "2"), "--set hicache_ratio says no size"),
+    ((*OFFLOAD, "--cache-ram", "8192", "--tp", "2"), "--set cache_ram: llama.cpp keeps it once"),
+    ((*OFFLOAD, "--set", "hicache=40"), "no engine's host pool has a setting hicache"),
+    ((*OFFLOAD, "--chunk-tokens", "0"), "--chunk-tokens is 0"),
+    ((*OFFLOAD, "-c", "255", "--chunk-tokens", "256"), "--chunk-tokens 256 is more than -c 255"),
+    ((*OFFLOAD, "-c", "4096", "--shared-prefix", "4096"), "--shared-prefix 4,096 leaves nothing"),
+    ((*OFFLOAD, "--requests-per-second", "0"), "--requests-per-second 0"),
+    ((*OFFLOAD, "--requests-per-second", "-1"), "--requests-per-second -1"),
+    ((*OFFLOAD, "--tp", "3", "--gpu", "h100"), "--tp 3"),
+    ((*OFFLOAD, "--gpu", "h1000"), "h1000"),
+    (("offload",), "MODEL is missing"),
     (("gpus", "--min-memory", "80G"), "80G"),
     (("models", "nope"), "nope"),
     (("batch", "no-such-file"), "cannot read no-such-file"),
