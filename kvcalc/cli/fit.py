@@ -12,7 +12,7 @@ SPEC = Spec(
         "gpu", "gpu_memory", "gpus", "utilization", "reserve", "kv_pool", "kv_pool_tokens",
         "context", "requests", "average_context", "shared_prefix", "encoder_tokens",
         "allow_long_context", *KV, "weights", "weight_bytes", "block_size", "tp", "pp", "dp",
-        "dcp", "ep", "solve", "all", "why", *ENGINES, *SHAPE,
+        "dcp", "ep", "price", "solve", "all", "why", *ENGINES, *SHAPE,
     ),
     examples=(
         ("kvcalc fit llama-3.1-70b --gpu h100 --weights int4 -c 4096", "requests on one GPU"),
@@ -21,5 +21,6 @@ SPEC = Spec(
         ("kvcalc fit --gpu 4090", "which models fit on this one?"),
         ("kvcalc fit llama-3.1-70b --gpu h100,h200 --kv-dtype bf16,fp8", "combinations"),
         ("kvcalc fit llama-3.1-70b --gpu h100 -n 8 --solve gpus", "the fewest GPUs for a load"),
+        ("kvcalc fit llama-3.1-70b --gpu 4xh100 -c 8K --price 2.50", "what does a user cost?"),
     ),
 )  # fmt: skip

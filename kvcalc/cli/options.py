@@ -126,6 +126,8 @@ _ALL = (
     Option("kv_pool", ("--kv-pool",), "SIZE", "KV pool of one GPU, if you know it", MACHINE),
     Option("kv_pool_tokens", ("--kv-pool-tokens",), "N", "the pool in tokens, if you know it",
            MACHINE),
+    Option("price", ("--price",), "P", "of one GPU for an hour, in your currency, like 2.50",
+           MACHINE),
     Option("solve", ("--solve",), "WHAT",
            "least or most of: gpus utilization context requests kv-dtype", SHOW, repeat="",
            choices=("gpus", "utilization", "context", "requests", "kv-dtype")),

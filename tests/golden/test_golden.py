@@ -42,6 +42,7 @@ CASES: dict[str, tuple[int, str]] = {
     "fit-too-large": (1, "fit llama-3.1-405b --gpu h100"),
     "fit-pool": (0, "fit qwen2.5-7b --kv-pool 16GiB -c 5999 --block-size 16"),
     "fit-solve": (0, "fit llama-3.1-70b --gpu h100 -n 8 --solve gpus"),
+    "fit-price": (0, "fit llama-3.1-70b --weights fp8 --gpu 4xh100 -c 8K --price 2.50"),
     "fit-gpus": (0, "fit qwen3-32b"),
     "fit-models": (0, "fit --gpu 4090 --weights int4 --why"),
     "fit-what-if": (0, "fit llama-3.1-70b --gpu h100,h200 --kv-dtype bf16,fp8 -c 8K,128K"),
