@@ -3,6 +3,8 @@
 Every rank stores and moves what it holds on its GPU: its share of the heads and layers, and its own
 copy of what tensor parallelism cannot split (KV heads beyond their number, MLA's latent). So a pool
 of P bytes a rank holds P / (bytes of a token on the rank) tokens, whatever the number of ranks.
+Stores with one copy for all ranks exist (LMCache keeps a latent on its first rank, recent vLLM once
+in a region that its ranks share): `Pool.tokens_stored_once` is what one copy of all would come to.
 A store of chunks keeps whole ones alone: floor(n / chunk) · chunk tokens of a session of n.
 """
 
@@ -93,18 +95,24 @@ class Store(NamedTuple):
         return [shared_bytes(rank, self.storage, tokens, prefix, dcp) for rank in self.ranks]
 
     def tokens_in(self, pool: int, kept: int) -> int:
-        """Tokens that every rank's pool holds: whole chunks, of the rank that holds the fewest.
-
-        Where all caches grow evenly, dcp · floor(pool / bytes of a token); else as many as sessions
-        of `kept` tokens come to.
-        """
-        found = []
-        for rank, one in zip(self.ranks, self.each(kept), strict=True):
-            if even(rank, self.storage):
-                found.append(self.parallel.dcp * (pool // rank.token_bytes(self.storage)))
-            elif one:
-                found.append(pool * kept // one)
+        """Tokens that every rank's pool holds: whole chunks, of the rank that holds the fewest."""
+        dcp = self.parallel.dcp
+        found = [
+            _tokens(rank, self.storage, pool, kept, one, dcp)
+            for rank, one in zip(self.ranks, self.each(kept), strict=True)
+            if one
+        ]
         return self.kept(min(found))
+
+    def tokens_once(self, total: int, kept: int) -> int:
+        """Tokens that all ranks' bytes would hold of one copy, in whole chunks."""
+        one = self.model.bytes_at(kept, self.storage)
+        return self.kept(_tokens(self.model, self.storage, total, kept, one))
+
+
+def _tokens(model: Model, s: Storage, pool: int, kept: int, one: int, dcp: int = 1) -> int:
+    """dcp · floor(pool / bytes of a token), or as many as sessions of `kept` tokens come to."""
+    return dcp * (pool // model.token_bytes(s)) if even(model, s) else pool * kept // one
 
 
 def even(model: Model, s: Storage) -> bool:
@@ -157,7 +165,7 @@ def offload(
         gpu=gpu,
         settings=advise(target, pool is not None),
         fits=_fits(ask, pool, stream),
-        notes=notes_of(store, rows[0], recomputed=recompute is not None),
+        notes=notes_of(store, rows[0], pool, recomputed=recompute is not None),
         warnings=warnings,
     )
 
@@ -241,6 +249,7 @@ def _pool(store: Store, row: OffloadContext) -> Pool | None:
         bytes_per_rank=each,
         total_bytes=total,
         tokens=row.pool_tokens or 0,
+        tokens_stored_once=store.tokens_once(total, row.kept_tokens),
         sessions=row.pool_sessions or 0,
         kept_fraction=row.kept_fraction or 0.0,
         host_ram_bytes=ask.host_ram,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kvcalc.core.results.offload import Note, OffloadContext
+from kvcalc.core.cache import Latent
+from kvcalc.core.results.offload import Note, OffloadContext, Pool
 from kvcalc.core.size import unwindowed_bytes
 from kvcalc.core.units import format_bytes
 
@@ -13,9 +14,11 @@ if TYPE_CHECKING:
     from kvcalc.core.offload import Store
 
 
-def notes_of(store: Store, first: OffloadContext, *, recomputed: bool) -> tuple[Note, ...]:
+def notes_of(
+    store: Store, first: OffloadContext, pool: Pool | None, *, recomputed: bool
+) -> tuple[Note, ...]:
     """The notes that hold for this answer, of its first context; the most important first."""
-    notes = [*_losses(first), *_stored(store, first)]
+    notes = [*_losses(first), *_copies(store, first, pool), *_stored(store, first)]
     if store.ask.bandwidth is not None and store.rank_count > 1:
         notes.append(Note("links", _links(store)))
     if recomputed:
@@ -39,16 +42,29 @@ def _losses(first: OffloadContext) -> Iterator[Note]:
         yield Note("cyclic_visits", text)
 
 
+def _copies(store: Store, first: OffloadContext, pool: Pool | None) -> Iterator[Note]:
+    """What ranks store more than once, and what one copy for all of them would come to."""
+    once, stored = first.bytes_per_session, first.stored_bytes_per_session
+    if stored <= once:
+        return
+    what = "KV heads beyond their number"
+    if any(isinstance(g.cache, Latent) for g in store.model.groups):
+        what = "MLA's latent"
+    text = (
+        f"{store.rank_count} ranks store {format_bytes(stored)} of a session that takes "
+        f"{format_bytes(once)} once: tensor parallelism cannot split {what}, so more ranks hold no "
+        "more of it."
+    )
+    if what == "MLA's latent":
+        text += " LMCache keeps it on its first rank alone, recent vLLM once for all"
+        more = "" if pool is None else f", whose pool then holds {pool.tokens_stored_once:,} tokens"
+        text += f"{more}."
+    yield Note("copies", text)
+
+
 def _stored(store: Store, first: OffloadContext) -> Iterator[Note]:
     """How what is stored differs from a session's bytes at its length."""
-    once, stored = first.bytes_per_session, first.stored_bytes_per_session
-    if stored > once:
-        text = (
-            f"{store.rank_count} ranks store {format_bytes(stored)} of a session that takes "
-            f"{format_bytes(once)} once: every rank keeps what tensor parallelism cannot split "
-            "(MLA's latent, KV heads beyond their number), so more ranks hold no more of it."
-        )
-        yield Note("copies", text)
+    once = first.bytes_per_session
     rest = first.tokens - first.kept_tokens
     if rest:
         last = "the last token is" if rest == 1 else f"the last {rest:,} tokens are"
@@ -71,6 +87,6 @@ def _links(store: Store) -> str:
     if store.ask.bandwidth_per == "rank":
         return f"Each of the {store.rank_count} ranks moves its share over a link of its own."
     return (
-        f"One link carries the shares of all {store.rank_count} ranks; --bandwidth-per rank gives "
+        f"One link carries the shares of the {store.rank_count} ranks; --bandwidth-per rank gives "
         "each its own."
     )

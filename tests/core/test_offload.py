@@ -60,6 +60,17 @@ def test_a_latent_is_kept_by_every_rank() -> None:
     assert "copies" in [note.code for note in made.notes]
 
 
+def test_what_one_copy_for_all_ranks_would_come_to() -> None:
+    """400 GiB over 8 ranks: 763,989 tokens on each, or 429,496,729,600 / 70,272 = 6,111,918."""
+    made = asked(DEEPSEEK, [1000], tp=8, pool=400 * GIB)
+    assert made.pool is not None
+    assert (made.pool.tokens, made.pool.tokens_stored_once) == (763_989, 6_111_918)
+    assert "holds 6,111,918 tokens" in made.notes[0].message
+    split = asked(LLAMA, [1000], tp=8, pool=400 * GIB).pool
+    assert split is not None
+    assert split.tokens == split.tokens_stored_once == 3_276_800
+
+
 def test_a_pool_in_all_is_split_over_the_ranks() -> None:
     """100 GiB over 2 is 50 GiB each, 819,200 tokens: 25 sessions of 32,768."""
     made = asked(LLAMA, [32_768], tp=2, pool=100 * GIB, pool_per=TOTAL).pool

@@ -42,13 +42,15 @@ class OffloadContext(NamedTuple):
 class Pool(NamedTuple):
     """Host RAM or disk given to KV. `per` is what the given size counts: "rank" or "total".
 
-    Tokens, sessions and kept fraction are those of the first context.
+    Tokens, sessions and kept fraction are those of the first context. `tokens_stored_once` is what
+    the whole pool would hold of one copy for all ranks: equal where nothing is copied.
     """
 
     per: str
     bytes_per_rank: int
     total_bytes: int
     tokens: int
+    tokens_stored_once: int
     sessions: int
     kept_fraction: float
     host_ram_bytes: int | None

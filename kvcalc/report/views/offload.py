@@ -166,7 +166,7 @@ def _second(r: OffloadResult) -> Iterator[str]:
             took += f", all {r.sessions:,} in {_time(first.total_transfer_seconds)}"
         yield f"{took}."
     if first.recompute_seconds is not None and r.gpu is not None:
-        times = f"{r.gpu.count} ×\u00a0" if r.gpu.count > 1 else ""
+        times = f"{r.gpu.count}\u00a0×\u00a0" if r.gpu.count > 1 else ""
         least = seconds(first.recompute_seconds)
         even = f"{_giga(first.break_even_bytes_per_second or 0)}\u00a0GB/s"
         yield f"Recomputing it takes at least {least} on {times}{r.gpu.id}: {_wins(r, even)}."
