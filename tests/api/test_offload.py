@@ -108,6 +108,12 @@ def test_the_answer_stands_in_the_first_line(words: tuple[str, ...], first: str)
     assert text.splitlines()[0].replace("\u00a0", " ") == first
 
 
+def test_tokens_of_a_windowed_model_are_those_of_its_sessions() -> None:
+    """20 GiB · 8,192 / 1,107,296,256 B of one session are 158,875.6 tokens."""
+    text = ask("offload", "gemma-3-27b", "-c", "8K", "--pool", "20GiB", "-f", "plain").text
+    assert text.splitlines()[1] == "  The pool holds 158,875 tokens of such sessions."
+
+
 def test_a_table_of_combinations() -> None:
     """Where a stream and a pool are asked of several models, each has its own row."""
     text = ask(

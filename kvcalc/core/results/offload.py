@@ -15,10 +15,11 @@ class OffloadContext(NamedTuple):
 
     `bytes_per_session` is one copy, `bytes_per_rank` the largest rank's share,
     `stored_bytes_per_session` what all ranks store, copies included. The `total_…` figures are of
-    all sessions, a shared prefix stored once. `pool_…` are what the pool holds of them, null
-    without a pool; `kept_fraction` is the part of all sessions that it holds at most. Seconds are
-    those of the given bandwidth, null without one. `recompute_seconds` is the least that a prefill
-    of the kept tokens takes; a link faster than `break_even_bytes_per_second` is surely quicker.
+    all sessions, a shared prefix stored once. `pool_…` are what the pool holds of them (tokens in
+    sessions of this length), null without a pool; `kept_fraction` is the part of all sessions that
+    it holds at most. Seconds are those of the given bandwidth, null without one.
+    `recompute_seconds` is the least that a prefill of the kept tokens takes; a link faster than
+    `break_even_bytes_per_second` is surely quicker.
     """
 
     tokens: int

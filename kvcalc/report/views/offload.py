@@ -150,6 +150,8 @@ def _second(r: OffloadResult) -> Iterator[str]:
     if pool is not None:
         total = f" of {format_bytes(pool.total_bytes)}" if r.parallel.count > 1 else ""
         text = f"The pool{total} holds {pool.tokens:,} tokens"
+        if {"windows", "states"} & {note.code for note in r.notes}:
+            text += " of such sessions"  # longer ones take less a token
         if pool.kept_fraction < 1:
             share = percent(pool.kept_fraction)
             text += f"; at most {share} of {first.total_tokens:,} wanted ones"
