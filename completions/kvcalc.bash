@@ -262,14 +262,20 @@ _kvcalc_names() {
             names='text plain json jsonl csv md svg html png'
             ;;
         commands)
-            names='size fit timeline speed waste compare tradeoff simulate workload check report
-                explain batch models gpus dtypes engines schema completions'
+            names='size fit timeline speed offload waste compare tradeoff simulate workload check
+                report explain batch models gpus dtypes engines schema completions'
             ;;
         shells)
             names='bash zsh fish powershell'
             ;;
         solve)
             names='gpus utilization context requests kv-dtype'
+            ;;
+        pool_per)
+            names='rank total'
+            ;;
+        bandwidth_per)
+            names='rank total'
             ;;
         policy)
             names='naive pow2 exact paged'
@@ -310,10 +316,10 @@ _kvcalc_options() {
             options='--gpu --gpu-memory --gpus --utilization --reserve --kv-pool --kv-pool-tokens
                 -c,--context -n,--requests --average-context --shared-prefix --prefix-copies
                 --encoder-tokens !--allow-long-context --kv-dtype --k-dtype --v-dtype --dtype
-                --weights --weight-bytes --block-size --tp --pp --pp-layers --dp --dcp --ep !--solve
-                !--all !--why --engine --engine-version --set --layers --kv-heads --head-dim
-                --query-heads --value-dim --parameters --max-context-length --group !-f,--format
-                !--json !-o,--output !--color !-q,--quiet !-v,--verbose !-h,--help'
+                --weights --weight-bytes --block-size --tp --pp --pp-layers --dp --dcp --ep --price
+                !--solve !--all !--why --engine --engine-version --set --layers --kv-heads
+                --head-dim --query-heads --value-dim --parameters --max-context-length --group
+                !-f,--format !--json !-o,--output !--color !-q,--quiet !-v,--verbose !-h,--help'
             ;;
         timeline)
             options='--prompt --output --request --at --points --max-context --encoder-tokens
@@ -329,6 +335,14 @@ _kvcalc_options() {
                 --dtype --layers --kv-heads --head-dim --query-heads --value-dim --parameters
                 --max-context-length --group !-f,--format !--json !-o,--output !--color !-q,--quiet
                 !-v,--verbose !-h,--help'
+            ;;
+        offload)
+            options='-c,--context -n,--requests --shared-prefix --requests-per-second --encoder-tokens
+                !--allow-long-context --pool --pool-per --set --host-ram --bandwidth --bandwidth-per
+                --gpu --gpus --tp --pp --dcp --chunk-tokens --kv-dtype --k-dtype --v-dtype --dtype
+                --weights --weight-bytes --layers --kv-heads --head-dim --query-heads --value-dim
+                --parameters --max-context-length --group !-f,--format !--json !-o,--output !--color
+                !-q,--quiet !-v,--verbose !-h,--help'
             ;;
         waste)
             options='--request !--trace --limit !--skip-bad --seed --max-context --slots --waste-fraction
@@ -431,37 +445,42 @@ _kvcalc_value() {
             kind=each_policy comma=1 ;;
         simulate:--solve)
             kind=solve_load ;;
-        *:--agents | *:--at | *:--average-context | *:--block-size | *:--blocks | \
-            *:--cache-block-seq-len | *:--cache-blocks | *:--cache-max-entry-count | \
-            *:--chunked-prefill-size | *:--concurrency | *:--context | \
-            *:--context-length | *:--ctx-size | *:--data-parallel-size | *:--dcp | \
+        *:--agents | *:--at | *:--average-context | *:--bandwidth | *:--block-size | \
+            *:--blocks | *:--cache-block-seq-len | *:--cache-blocks | \
+            *:--cache-max-entry-count | *:--cache-ram | *:--chunk-size | \
+            *:--chunk-tokens | *:--chunked-prefill-size | *:--concurrency | *:--context \
+            | *:--context-length | *:--ctx-size | *:--data-parallel-size | *:--dcp | \
             *:--dcp-size | *:--decode-context-parallel-size | *:--dp | *:--dp-size | \
             *:--encoder-tokens | *:--engine-version | *:--ep | *:--ep-size | *:--family \
             | *:--free-gpu-memory-fraction | *:--gpu-memory | *:--gpu-memory-utilization \
-            | *:--gpus | *:--group | *:--head-dim | *:--id | *:--input-len | *:--isl | \
-            *:--keep | *:--kv-cache-free-gpu-memory-fraction | *:--kv-cache-memory-bytes \
-            | *:--kv-heads | *:--kv-pool | *:--kv-pool-tokens | *:--layers | *:--limit | \
-            *:--max-batch-size | *:--max-batched-tokens | *:--max-context | \
-            *:--max-context-length | *:--max-model-len | *:--max-num-batched-tokens | \
-            *:--max-num-seqs | *:--max-position-embeddings | *:--max-requests | \
-            *:--max-running-requests | *:--max-seq-len | *:--max-total-tokens | \
-            *:--max-wait | *:--mem-fraction-static | *:--min-memory | *:--n-gpu-layers | \
-            *:--num-attention-heads | *:--num-ctx | *:--num-hidden-layers | \
-            *:--num-key-value-heads | *:--num-kv-heads | *:--num-layers | *:--osl | \
-            *:--output-len | *:--page-size | *:--parallel | *:--parameters | \
-            *:--pipeline-parallel-size | *:--points | *:--pool | *:--pp | \
-            *:--pp-layer-partition | *:--pp-layers | *:--pp-size | *:--prefix-copies | \
-            *:--prompt | *:--query-heads | *:--request | *:--requests | \
-            *:--requests-per-second | *:--reserve | *:--seed | *:--series | \
+            | *:--gpus | *:--group | *:--head-dim | *:--hicache-ratio | *:--hicache-size \
+            | *:--host-ram | *:--id | *:--input-len | *:--isl | *:--keep | \
+            *:--kv-cache-free-gpu-memory-fraction | *:--kv-cache-memory-bytes | \
+            *:--kv-heads | *:--kv-offloading-size | *:--kv-pool | *:--kv-pool-tokens | \
+            *:--layers | *:--limit | *:--link | *:--max-batch-size | \
+            *:--max-batched-tokens | *:--max-context | *:--max-context-length | \
+            *:--max-local-cpu-size | *:--max-local-disk-size | *:--max-model-len | \
+            *:--max-num-batched-tokens | *:--max-num-seqs | *:--max-position-embeddings \
+            | *:--max-requests | *:--max-running-requests | *:--max-seq-len | \
+            *:--max-total-tokens | *:--max-wait | *:--mem-fraction-static | \
+            *:--min-memory | *:--n-gpu-layers | *:--num-attention-heads | *:--num-ctx | \
+            *:--num-hidden-layers | *:--num-key-value-heads | *:--num-kv-heads | \
+            *:--num-layers | *:--osl | *:--output-len | *:--page-size | *:--parallel | \
+            *:--parameters | *:--pipeline-parallel-size | *:--points | *:--pool | *:--pp \
+            | *:--pp-layer-partition | *:--pp-layers | *:--pp-size | *:--prefix-copies | \
+            *:--price | *:--prompt | *:--query-heads | *:--request | *:--requests | \
+            *:--requests-per-second | *:--reserve | *:--rps | *:--seed | *:--series | \
             *:--session-len | *:--set | *:--shared-prefix | *:--slots | *:--step-seconds \
             | *:--swa-full-tokens-ratio | *:--tensor-parallel-size | *:--tokens | \
             *:--tokens-per-block | *:--tp | *:--tp-size | *:--ubatch-size | *:--users | \
             *:--utilization | *:--value-dim | *:--vendor | *:--waste-fraction | \
-            *:--weight-bytes | *:--window | *:-c | *:-dcp | *:-dp | *:-n | *:-ngl | \
-            *:-np | *:-pp | *:-tp | *:-ub)
+            *:--weight-bytes | *:--window | *:-c | *:-cram | *:-dcp | *:-dp | *:-n | \
+            *:-ngl | *:-np | *:-pp | *:-tp | *:-ub)
             : ;;
         *:--attention)
             kind=attention ;;
+        *:--bandwidth-per)
+            kind=bandwidth_per comma=1 ;;
         *:--clock)
             kind=clock comma=1 ;;
         *:--color)
@@ -481,6 +500,8 @@ _kvcalc_value() {
             kind=models comma=1 ;;
         *:--policy)
             kind=policy comma=1 ;;
+        *:--pool-per)
+            kind=pool_per comma=1 ;;
         *:--scheduler)
             kind=scheduler comma=1 ;;
         *:--solve)
@@ -499,6 +520,7 @@ _kvcalc_argument() {
         fit) kind=models comma=1 ;;
         timeline) kind=models comma=1 ;;
         speed) kind=models comma=1 ;;
+        offload) kind=models comma=1 ;;
         waste) kind=models comma=1 ;;
         compare) kind=models comma=1 ;;
         tradeoff) kind=models comma=1 ;;

@@ -9,6 +9,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         'fit' = 'what fits on which GPU'
         'timeline' = 'how it grows from prompt to last token'
         'speed' = 'how fast at most: bandwidth and FLOPs'
+        'offload' = 'KV outside the GPU: host RAM, disk, links'
         'waste' = 'what allocation wastes'
         'compare' = 'what each technique saves'
         'tradeoff' = 'work saved for memory spent'
@@ -132,15 +133,21 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
             'text', 'plain', 'json', 'jsonl', 'csv', 'md', 'svg', 'html', 'png'
         )
         'commands' = @(
-            'size', 'fit', 'timeline', 'speed', 'waste', 'compare', 'tradeoff', 'simulate',
-            'workload', 'check', 'report', 'explain', 'batch', 'models', 'gpus', 'dtypes',
-            'engines', 'schema', 'completions'
+            'size', 'fit', 'timeline', 'speed', 'offload', 'waste', 'compare', 'tradeoff',
+            'simulate', 'workload', 'check', 'report', 'explain', 'batch', 'models', 'gpus',
+            'dtypes', 'engines', 'schema', 'completions'
         )
         'shells' = @(
             'bash', 'zsh', 'fish', 'powershell'
         )
         'solve' = @(
             'gpus', 'utilization', 'context', 'requests', 'kv-dtype'
+        )
+        'pool_per' = @(
+            'rank', 'total'
+        )
+        'bandwidth_per' = @(
+            'rank', 'total'
         )
         'policy' = @(
             'naive', 'pow2', 'exact', 'paged'
@@ -375,34 +382,37 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         )
     }
     $valued = @(
-        '--agents', '--at', '--attention', '--average-context', '--block-size', '--blocks',
-        '--cache-block-seq-len', '--cache-blocks', '--cache-max-entry-count', '--cache-type-k',
-        '--cache-type-v', '--chunked-prefill-size', '--clock', '--color', '--concurrency',
-        '--context', '--context-length', '--ctx-size', '--data-parallel-size', '--dcp',
-        '--dcp-size', '--decode-context-parallel-size', '--dp', '--dp-size', '--dtype',
-        '--encoder-tokens', '--engine', '--engine-version', '--ep', '--ep-size', '--family',
-        '--format', '--free-gpu-memory-fraction', '--gpu', '--gpu-memory',
-        '--gpu-memory-utilization', '--gpus', '--group', '--head-dim', '--id', '--input-len',
-        '--isl', '--k-dtype', '--keep', '--kv-cache-dtype',
-        '--kv-cache-free-gpu-memory-fraction', '--kv-cache-memory-bytes', '--kv-dtype',
-        '--kv-heads', '--kv-pool', '--kv-pool-tokens', '--layers', '--limit',
-        '--max-batch-size', '--max-batched-tokens', '--max-context', '--max-context-length',
-        '--max-model-len', '--max-num-batched-tokens', '--max-num-seqs',
-        '--max-position-embeddings', '--max-requests', '--max-running-requests',
-        '--max-seq-len', '--max-total-tokens', '--max-wait', '--measured',
-        '--mem-fraction-static', '--min-memory', '--model', '--model-id', '--model-path',
-        '--n-gpu-layers', '--num-attention-heads', '--num-ctx', '--num-hidden-layers',
-        '--num-key-value-heads', '--num-kv-heads', '--num-layers', '--osl', '--output',
-        '--output-len', '--page-size', '--parallel', '--parameters', '--pipeline-parallel-size',
-        '--points', '--policy', '--pool', '--pp', '--pp-layer-partition', '--pp-layers',
-        '--pp-size', '--prefix-copies', '--prompt', '--quantization', '--query-heads',
-        '--request', '--requests', '--requests-per-second', '--reserve', '--scheduler',
-        '--seed', '--series', '--session-len', '--set', '--shared-prefix', '--slots', '--solve',
-        '--step-seconds', '--swa-full-tokens-ratio', '--tensor-parallel-size', '--tokens',
-        '--tokens-per-block', '--tp', '--tp-size', '--trace', '--ubatch-size', '--users',
-        '--utilization', '--v-dtype', '--value-dim', '--vendor', '--waste-fraction',
-        '--weight-bytes', '--weights', '--window', '-c', '-ctk', '-ctv', '-dcp', '-dp', '-f',
-        '-hf', '-m', '-n', '-ngl', '-np', '-o', '-pp', '-tp', '-ub'
+        '--agents', '--at', '--attention', '--average-context', '--bandwidth',
+        '--bandwidth-per', '--block-size', '--blocks', '--cache-block-seq-len',
+        '--cache-blocks', '--cache-max-entry-count', '--cache-ram', '--cache-type-k',
+        '--cache-type-v', '--chunk-size', '--chunk-tokens', '--chunked-prefill-size', '--clock',
+        '--color', '--concurrency', '--context', '--context-length', '--ctx-size',
+        '--data-parallel-size', '--dcp', '--dcp-size', '--decode-context-parallel-size', '--dp',
+        '--dp-size', '--dtype', '--encoder-tokens', '--engine', '--engine-version', '--ep',
+        '--ep-size', '--family', '--format', '--free-gpu-memory-fraction', '--gpu',
+        '--gpu-memory', '--gpu-memory-utilization', '--gpus', '--group', '--head-dim',
+        '--hicache-ratio', '--hicache-size', '--host-ram', '--id', '--input-len', '--isl',
+        '--k-dtype', '--keep', '--kv-cache-dtype', '--kv-cache-free-gpu-memory-fraction',
+        '--kv-cache-memory-bytes', '--kv-dtype', '--kv-heads', '--kv-offloading-size',
+        '--kv-pool', '--kv-pool-tokens', '--layers', '--limit', '--link', '--max-batch-size',
+        '--max-batched-tokens', '--max-context', '--max-context-length', '--max-local-cpu-size',
+        '--max-local-disk-size', '--max-model-len', '--max-num-batched-tokens',
+        '--max-num-seqs', '--max-position-embeddings', '--max-requests',
+        '--max-running-requests', '--max-seq-len', '--max-total-tokens', '--max-wait',
+        '--measured', '--mem-fraction-static', '--min-memory', '--model', '--model-id',
+        '--model-path', '--n-gpu-layers', '--num-attention-heads', '--num-ctx',
+        '--num-hidden-layers', '--num-key-value-heads', '--num-kv-heads', '--num-layers',
+        '--osl', '--output', '--output-len', '--page-size', '--parallel', '--parameters',
+        '--pipeline-parallel-size', '--points', '--policy', '--pool', '--pool-per', '--pp',
+        '--pp-layer-partition', '--pp-layers', '--pp-size', '--prefix-copies', '--price',
+        '--prompt', '--quantization', '--query-heads', '--request', '--requests',
+        '--requests-per-second', '--reserve', '--rps', '--scheduler', '--seed', '--series',
+        '--session-len', '--set', '--shared-prefix', '--slots', '--solve', '--step-seconds',
+        '--swa-full-tokens-ratio', '--tensor-parallel-size', '--tokens', '--tokens-per-block',
+        '--tp', '--tp-size', '--trace', '--ubatch-size', '--users', '--utilization',
+        '--v-dtype', '--value-dim', '--vendor', '--waste-fraction', '--weight-bytes',
+        '--weights', '--window', '-c', '-cram', '-ctk', '-ctv', '-dcp', '-dp', '-f', '-hf',
+        '-m', '-n', '-ngl', '-np', '-o', '-pp', '-tp', '-ub'
     )
     $spellings = @{
         '--max-model-len' = '--context'
@@ -438,6 +448,9 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         '--tokens-per-block' = '--block-size'
         '--cache-block-seq-len' = '--block-size'
         '--quantization' = '--weights'
+        '--chunk-size' = '--chunk-tokens'
+        '--rps' = '--requests-per-second'
+        '--link' = '--bandwidth'
         '--isl' = '--prompt'
         '--input-len' = '--prompt'
         '--osl' = '--output'
@@ -462,6 +475,13 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         '--cache-max-entry-count' = '--cache-max-entry-count'
         '--free-gpu-memory-fraction' = '--free-gpu-memory-fraction'
         '--kv-cache-free-gpu-memory-fraction' = '--kv-cache-free-gpu-memory-fraction'
+        '--hicache-size' = '--hicache-size'
+        '--hicache-ratio' = '--hicache-ratio'
+        '--kv-offloading-size' = '--kv-offloading-size'
+        '--cache-ram' = '--cache-ram'
+        '-cram' = '-cram'
+        '--max-local-cpu-size' = '--max-local-cpu-size'
+        '--max-local-disk-size' = '--max-local-disk-size'
         '-ub' = '-ub'
         '--ubatch-size' = '--ubatch-size'
         '-ngl' = '-ngl'
@@ -477,6 +497,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         'fit' = 'models', @()
         'timeline' = 'models', @()
         'speed' = 'models', @()
+        'offload' = 'models', @()
         'waste' = 'models', @()
         'compare' = 'models', @()
         'tradeoff' = 'models', @()
@@ -568,6 +589,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--dp'), 'data parallel: whole replicas', '', $true)
         , @(@('--dcp'), 'decode-context parallel: tokens split, out of tp', '', $true)
         , @(@('--ep'), 'expert parallel: whole experts split', '', $true)
+        , @(@('--price'), 'of one GPU for an hour, in your currency, like 2.50', '', $true)
         , @(@('--solve'), 'least or most of: gpus utilization context requests kv-dtype, or a setting''s name', 'solve', $false)
         , @(@('--all'), 'list every candidate', '', $false)
         , @(@('--why'), 'also list what was left out, and why', '', $false)
@@ -634,6 +656,41 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--k-dtype'), 'keys apart', 'dtypes', $true)
         , @(@('--v-dtype'), 'values apart', 'dtypes', $true)
         , @(@('--dtype'), 'the model''s own dtype (activations, conv states)', 'dtypes', $true)
+        , @(@('--layers'), 'layers, all alike', '', $true)
+        , @(@('--kv-heads'), 'KV heads of a layer', '', $true)
+        , @(@('--head-dim'), 'elements of a head', '', $true)
+        , @(@('--query-heads'), 'query heads, for MHA beside it', '', $true)
+        , @(@('--value-dim'), 'elements of a value head', '', $true)
+        , @(@('--parameters'), 'parameters, for the weights', '', $true)
+        , @(@('--max-context-length'), 'the model''s maximum', '', $true)
+        , @(@('--group'), 'COUNT*KIND:HEADSxDIM[:WINDOW], as ''52*sliding_window:8x128:1024''; repeat it', '', $true)
+        , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
+        )
+        'offload' = $shared + @(
+        , @(@('-c', '--context'), 'context of one request; 8K,32K makes a table', '', $true)
+        , @(@('-n', '--requests'), 'as many requests of that context', '', $true)
+        , @(@('--shared-prefix'), 'prompt tokens all requests share, stored once', '', $true)
+        , @(@('--requests-per-second'), 'requests whose KV moves, as from prefill to decode nodes', '', $true)
+        , @(@('--encoder-tokens'), 'audio, image or source tokens the decoder attends to', '', $true)
+        , @(@('--allow-long-context'), 'compute beyond the model''s maximum', '', $false)
+        , @(@('--pool'), 'host RAM or disk given to KV, like 50GiB', '', $true)
+        , @(@('--pool-per'), 'whose the pool is: rank (LMCache, SGLang) or total (vLLM)', 'pool_per', $true)
+        , @(@('--set'), 'the pool by an engine''s setting: max_local_cpu_size (LMCache) hicache_size kv_offloading_size cache_ram; repeat it', '', $true)
+        , @(@('--host-ram'), 'the host''s RAM; the pool is a share of it', '', $true)
+        , @(@('--bandwidth'), 'of the link: 25GB/s, 64GiB/s, 200Gb/s (bits)', '', $true)
+        , @(@('--bandwidth-per'), 'rank: each has a link of its own; total: all share one', 'bandwidth_per', $true)
+        , @(@('--gpu'), 'h100, 4090, 8xh100, 5070ti+5090 (one machine) …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpus'), 'how many of them; alone it sets --tp', '', $true)
+        , @(@('--tp'), 'tensor parallel: KV heads split, then copied', '', $true)
+        , @(@('--pp'), 'pipeline parallel: layers split', '', $true)
+        , @(@('--dcp'), 'decode-context parallel: tokens split, out of tp', '', $true)
+        , @(@('--chunk-tokens'), 'only whole chunks of so many tokens are kept (LMCache: 256)', '', $true)
+        , @(@('--kv-dtype'), 'bf16 fp8 int8 q8_0 …   all: kvcalc dtypes', 'dtypes', $true)
+        , @(@('--k-dtype'), 'keys apart', 'dtypes', $true)
+        , @(@('--v-dtype'), 'values apart', 'dtypes', $true)
+        , @(@('--dtype'), 'the model''s own dtype (activations, conv states)', 'dtypes', $true)
+        , @(@('--weights'), 'the weights'' storage: bf16 fp8 int8 int4 awq …', 'weights', $true)
+        , @(@('--weight-bytes'), 'the weights'' size, like 35GiB', '', $true)
         , @(@('--layers'), 'layers, all alike', '', $true)
         , @(@('--kv-heads'), 'KV heads of a layer', '', $true)
         , @(@('--head-dim'), 'elements of a head', '', $true)

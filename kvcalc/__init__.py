@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kvcalc.api.compare import compare as compare
     from kvcalc.api.explain import explain as explain
     from kvcalc.api.fit import fit as fit
+    from kvcalc.api.offload import offload as offload
     from kvcalc.api.report import report as report
     from kvcalc.api.simulate import simulate as simulate
     from kvcalc.api.size import size as size
@@ -39,6 +40,7 @@ HOMES = {
     "waste": "kvcalc.api.waste",
     "tradeoff": "kvcalc.api.tradeoff",
     "speed": "kvcalc.api.speed",
+    "offload": "kvcalc.api.offload",
     "compare": "kvcalc.api.compare",
     "models": "kvcalc.api.catalog",
     "gpus": "kvcalc.api.catalog",

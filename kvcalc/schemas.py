@@ -18,6 +18,7 @@ RESULTS = {
     "waste": ("kvcalc.core.results.waste:WasteResult",),
     "tradeoff": ("kvcalc.core.results.tradeoff:TradeoffResult",),
     "speed": ("kvcalc.core.results.speed:SpeedResult",),
+    "offload": ("kvcalc.core.results.offload:OffloadResult",),
     "compare": ("kvcalc.core.results.compare:CompareResult",),
     "models": ("kvcalc.core.results.catalog:Listing",),
     "gpus": ("kvcalc.core.results.catalog:Listing",),

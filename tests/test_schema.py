@@ -53,6 +53,12 @@ COMMANDS: dict[str, list[str]] = {
         "speed deepseek-v3 --gpu 8xh200",
         "speed llama-3.1-8b --gpu h100,a100",
     ],
+    "offload": [
+        "offload llama-3.1-8b",
+        "offload deepseek-v3 --tp 8 -n 9 --max-local-cpu-size 50 --bandwidth 200Gb/s --gpu h200",
+        "offload llama-3.1-8b --pool 50GiB --host-ram 1TB --requests-per-second 2.5",
+        "offload llama-3.1-8b --pool 50GiB,60GiB",
+    ],
     "compare": [
         "compare llama-3.1-70b",
         "compare llama-3.1-70b --request 500,3800 --max-context 4096 --window 1024 --keep 512",
@@ -183,6 +189,13 @@ def test_a_command_without_json_has_no_schema() -> None:
             ),
         ),
         ("speed", "prefill decode ridge"),
+        (
+            "offload",
+            (
+                "contexts pool bandwidth stream settings notes fits sessions chunk_tokens"
+                " bytes_per_token bytes_per_token_per_rank"
+            ),
+        ),
         ("compare", "baseline_bytes techniques"),
         ("dtypes", "items"),
     ],

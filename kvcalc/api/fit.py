@@ -50,6 +50,7 @@ def fit(
     prefix_copies: Count | None = None,
     average_context: Count | None = None,
     solve: str | None = None,
+    price: str | float | None = None,
     encoder_tokens: Count | None = None,
     allow_long_context: bool = False,
     all: bool = False,
@@ -73,6 +74,7 @@ def fit(
         engine: Whose rules, vllm by default; `none` is the textbook.
         context: Tokens of one request. Default: 4,096, or the model's maximum if smaller.
         requests: The load that must fit.
+        price: Of one GPU for an hour, in any currency.
 
     Raises:
         KvcalcError: With `.code`, `.message` and `.hint` when it cannot answer.
@@ -91,6 +93,10 @@ def fit(
         )  # fmt: skip
     if no_model and known_pool:
         raise KvcalcError("usage", "--kv-pool needs a MODEL", "name one: kvcalc models")
+    if price is not None and (no_model or no_machine):
+        raise KvcalcError(
+            "usage", "--price needs a MODEL and a --gpu", "a price is of one plan, not of a list"
+        )
     if no_model or no_machine:
         return list_fits(asked, shape, no_model=no_model)
     found = resolve.model_of(model, shape, encoder_tokens)
@@ -101,13 +107,18 @@ def fit(
     if solve is not None:
         solved, plan, info = solve_for(solve, plan, info)
         asked = with_solved(asked, solved, plan.parallel)
-    return core.fit(
+    result = core.fit(
         plan,
         info,
         suggestions=suggestions_for(plan, asked),
         solved=solved,
         line=command_line(asked, plan),
     )
+    if price is None:
+        return result
+    from kvcalc.api.fit_price import with_price  # noqa: PLC0415 - only who gives one
+
+    return with_price(result, plan, price, gpu)
 
 
 _SHORT = {"context": "-c", "requests": "-n"}

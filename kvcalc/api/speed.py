@@ -77,7 +77,7 @@ def speed(
         found,
         resolve.storage_of(found, kv_dtype, k_dtype, v_dtype, dtype),
         weights=known,
-        gpu=_speed_gpu(device, gpu_count(named, gpus, tp), known, dtype or found.dtype),
+        gpu=speed_gpu(device, gpu_count(named, gpus, tp), known, dtype or found.dtype),
         context=tokens,
         prompt=tokens
         if prompt is None
@@ -86,7 +86,7 @@ def speed(
     )
 
 
-def _speed_gpu(gpu: Gpu, count: int, weights: WeightInfo, own: str) -> SpeedGpu:
+def speed_gpu(gpu: Gpu, count: int, weights: WeightInfo, own: str) -> SpeedGpu:
     """What of the GPU bounds speed.
 
     Raises:

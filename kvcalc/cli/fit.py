@@ -11,9 +11,9 @@ SPEC = Spec(
     (
         "gpu", "gpu_memory", "gpus", "utilization", "reserve", "kv_pool", "kv_pool_tokens",
         "context", "requests", "average_context", "shared_prefix", "prefix_copies",
-        "encoder_tokens", "allow_long_context", *KV, "weights", "weight_bytes", "block_size", "tp",
-        "pp",
-        "pp_layers", "dp", "dcp", "ep", "solve", "all", "why", *ENGINES, *SHAPE,
+        "encoder_tokens", "allow_long_context", *KV, "weights", "weight_bytes", "block_size",
+        "tp", "pp", "pp_layers", "dp", "dcp", "ep", "price", "solve", "all", "why", *ENGINES,
+        *SHAPE,
     ),
     examples=(
         ("kvcalc fit llama-3.1-70b --gpu h100 --weights int4 -c 4096", "requests on one GPU"),
@@ -26,5 +26,6 @@ SPEC = Spec(
         ("kvcalc fit qwen3-30b-a3b --gpu 5070ti+5090 --pp-layers 16,32 --weights fp8",
          "a machine that mixes GPUs, a pipeline over it"),
         ("kvcalc fit llama-3.1-70b --gpu h100 -n 8 --solve gpus", "the fewest GPUs for a load"),
+        ("kvcalc fit llama-3.1-70b --gpu 4xh100 -c 8K --price 2.50", "what does a user cost?"),
     ),
 )  # fmt: skip

@@ -9,10 +9,12 @@ from kvcalc.cli.options import COMMON, OPTIONS, Option
 
 #: Commands in the order of the overview, by group.
 GROUPS = (
-    ("Calculate", ("size", "fit", "timeline", "speed", "waste", "compare", "tradeoff", "simulate")),
+    ("Calculate", (
+        "size", "fit", "timeline", "speed", "offload", "waste", "compare", "tradeoff", "simulate",
+    )),
     ("Read and report", ("workload", "check", "report", "explain", "batch")),
     ("Look up", ("models", "gpus", "dtypes", "engines", "schema", "completions")),
-)
+)  # fmt: skip
 COMMANDS = tuple(name for _, names in GROUPS for name in names)
 
 

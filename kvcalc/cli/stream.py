@@ -16,9 +16,10 @@ from kvcalc.report.data import dumps, envelope
 
 #: A line longer than this is no question.
 MAX_LINE = 1 << 20
-_FUNCTIONS = frozenset(
-    {"size", "fit", "timeline", "waste", "tradeoff", "speed", "compare", "models", "gpus", "dtypes"}
-)
+_FUNCTIONS = frozenset({
+    "size", "fit", "timeline", "waste", "tradeoff", "speed", "offload", "compare", "models", "gpus",
+    "dtypes",
+})  # fmt: skip
 _SCREEN = frozenset({
     "format", "json", "output_file", "color", "quiet", "verbose", "chart", "names", "id", "force",
 })  # fmt: skip

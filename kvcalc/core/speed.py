@@ -61,15 +61,11 @@ def speed(
             "unsupported_architecture" for attention whose FLOPs are not; "not_divisible".
     """
     attention, parameters, weight_bytes = _known(model, weights)
-    (rank,) = shard.stage_ranks(model, shard.Parallel(tp=gpu.count))
-    # Copied heads and whole latents are read by every GPU that holds one.
-    one = gpu.count * rank.bytes_at(context, storage)
+    parallel = shard.Parallel(tp=gpu.count)
+    one = held_bytes(model, storage, context, parallel)
     kv = requests * one
     token = 2 * parameters + sum(a.decode * a.seen(context) for a in attention)
     step = _roof(requests * token, weight_bytes + kv, gpu)
-    work = 2 * parameters * prompt + sum(a.prefill * a.seen_in_pass(prompt) for a in attention)
-    read = weight_bytes + gpu.count * rank.bytes_at(prompt, storage)
-    first = _roof(work, read, gpu)
     least = _least(model, weight_bytes)
     most = None if least is None else requests / _roof(requests * token, least + kv, gpu)[2]
     return SpeedResult(
@@ -77,7 +73,7 @@ def speed(
         kv_dtype=KvDtype(storage.k.key, storage.v.key),
         weights=weights,
         gpu=gpu,
-        prefill=Prefill(prompt, work, read, *first, prompt / first[2]),
+        prefill=prefill(model, storage, weights=weights, gpu=gpu, prompt=prompt, parallel=parallel),
         decode=Decode(
             context_tokens=context,
             requests=requests,
@@ -104,6 +100,62 @@ def speed(
             *_fit(model, weight_bytes, requests * (one // gpu.count), gpu),
         ),
     )
+
+
+def held_bytes(model: Model, storage: Storage, tokens: int, parallel: shard.Parallel) -> int:
+    """Bytes of one request on all GPUs of a replica; copied heads and latents count each time.
+
+    Raises:
+        KvcalcError: "not_divisible".
+    """
+    ranks = shard.stage_ranks(model, parallel)
+    return parallel.tp * sum(shard.rank_bytes(r, tokens, storage, parallel.dcp) for r in ranks)
+
+
+def prefill(
+    model: Model,
+    storage: Storage,
+    *,
+    weights: WeightInfo,
+    gpu: SpeedGpu,
+    prompt: int,
+    parallel: shard.Parallel,
+) -> Prefill:
+    """At least how long one prompt takes that all GPUs share, none ever waiting.
+
+    Raises:
+        KvcalcError: As `speed`.
+    """
+    attention, parameters, weight_bytes = _known(model, weights)
+    work = 2 * parameters * prompt + sum(a.prefill * a.seen_in_pass(prompt) for a in attention)
+    read = weight_bytes + held_bytes(model, storage, prompt, parallel)
+    roof = _roof(work, read, gpu)
+    return Prefill(prompt, work, read, *roof, prompt / roof[2])
+
+
+def decode_ceiling(
+    model: Model,
+    storage: Storage,
+    *,
+    weights: WeightInfo,
+    gpu: SpeedGpu,
+    context: int,
+    requests: int,
+    parallel: shard.Parallel,
+) -> float:
+    """Tokens a second that `requests` requests of one replica decode at most.
+
+    A mixture of experts counts as reading only the active ones' weights, so that nothing real is
+    faster.
+
+    Raises:
+        KvcalcError: As `speed`.
+    """
+    attention, parameters, weight_bytes = _known(model, weights)
+    work = requests * (2 * parameters + sum(a.decode * a.seen(context) for a in attention))
+    read = _least(model, weight_bytes) or weight_bytes
+    kv = requests * held_bytes(model, storage, context, parallel)
+    return requests / _roof(work, read + kv, gpu)[2]
 
 
 def _known(model: Model, weights: WeightInfo) -> tuple[tuple[flops.Attention, ...], int, int]:

@@ -20,6 +20,8 @@ Kvcalc = Callable[..., "subprocess.CompletedProcess[str]"]
     ("tradeoff", "llama-3.1-8b", "--tokens", "1000"),
     ("compare", "llama-3.1-8b"),
     ("speed", "llama-3.1-8b", "--gpu", "h100"),
+    ("offload", "llama-3.1-8b"),
+    ("offload", "llama-3.1-8b", "--pool", "50GiB", "-n", "100"),
     ("timeline", "llama-3.1-8b", "--prompt", "4096", "--output", "4096"),
     ("models",), ("gpus", "show", "h100"), ("dtypes",), ("schema", "size"),
     ("completions", "bash"), ("--version",), ("--help",), ("-h",), ("help",),
@@ -37,6 +39,9 @@ def test_an_answer_is_0_and_stderr_empty(kvcalc: Kvcalc, args: tuple[str, ...]) 
     ("fit", "llama-3.1-405b", "--gpu", "4090", "--engine", "none"),
     ("fit", "llama-3.1-70b", "--gpu", "h100", "--engine", "none"),
     ("fit", "llama-3.1-70b", "--gpu", "4090,3090", "--engine", "none"),
+    ("offload", "llama-3.1-8b", "--pool", "50GiB", "-n", "101"),
+    ("offload", "opt-13b", "-c", "512", "--requests-per-second", "10", "--bandwidth", "25Gb/s"),
+    ("offload", "llama-3.1-8b", "--pool", "50GiB", "--host-ram", "32GiB"),
 ], ids=" ".join)  # fmt: skip
 def test_what_does_not_fit_is_1_and_answered(kvcalc: Kvcalc, args: tuple[str, ...]) -> None:
     """Weights larger than the GPU are an answer, not an error; so is a table without a yes."""

@@ -29,6 +29,7 @@ PAGES = {
     "waste": "waste llama-3.1-70b --request 500,3800,200 --max-context 4096 --pool 45GiB",
     "waste-slots": "waste --slots 36 --waste-fraction 0.62",
     "compare": "compare llama-3.1-70b -n 26", "speed": "speed llama-3.1-70b --gpu h100",
+    "offload": "offload llama-3.1-8b -c 8K,32K -n 20 --pool 100GiB --bandwidth 25GB/s",
     "tradeoff": "tradeoff llama-3.1-8b --tokens 1000", "models": "models --family mixtral",
     "models-show": "models show gemma-3-27b", "gpus": "gpus", "dtypes": "dtypes",
 }  # fmt: skip

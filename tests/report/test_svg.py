@@ -38,6 +38,7 @@ CASES = {
     "waste": "waste llama-3.1-70b --request 500,3800,200 --max-context 4096 --pool 45GiB",
     "compare": "compare llama-3.1-70b -n 26 --shared-prefix 1024 --window 1024 --keep 512",
     "speed": "speed llama-3.1-70b --gpu h100 -n 8 --weights int4",
+    "offload": "offload llama-3.1-8b -c 8K,32K -n 20 --pool 100GiB --bandwidth 25GB/s --gpu h100",
     "tradeoff": "tradeoff llama-3.1-8b --tokens 1000",
     "fit-gpus": "fit qwen3-32b --engine none",
     "size-models": "size llama-3.1-8b,llama-3.1-70b -c 4096",

@@ -120,6 +120,24 @@ class Typical(NamedTuple):
     max_requests: int
 
 
+class Price(NamedTuple):
+    """What the deployment costs, in the currency of the price that was given.
+
+    A request's hour is the deployment's over the requests that fit (low: the most that may, high:
+    the fewest); null where none does. A million output tokens are priced at the speed ceiling of
+    these requests, so nothing real is cheaper; null where the GPU's or the model's figures for it
+    are not known.
+    """
+
+    per_gpu_hour: float
+    per_hour: float
+    per_request_hour: float | None
+    per_request_hour_low: float | None
+    per_request_hour_high: float | None
+    per_million_output_tokens: float | None
+    ceiling_tokens_per_second: float | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitResult(Result):
     """Whether the wanted requests fit, and what would."""
@@ -155,6 +173,8 @@ class FitResult(Result):
     typical: Typical | None
     shared_prefix: SharedPrefix | None
     solved: Solved | None
+    #: Null without --price.
+    price: Price | None = None
     startup_lines: tuple[str, ...]
     limits: tuple[Limit, ...]
     suggestions: tuple[Suggestion, ...]

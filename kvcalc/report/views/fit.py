@@ -19,6 +19,7 @@ from kvcalc.report.document import (
     Verdict,
 )
 from kvcalc.report.views.fit_list import list_view
+from kvcalc.report.views.fit_price import money, price_table
 
 _ITEMS = {
     "memory": "memory a program sees",
@@ -53,6 +54,8 @@ def view(r: FitResult | FitList) -> Document:
     if not r.fits:
         blocks.append(_missing(r))
     blocks.append(_ladder(r))
+    if r.price is not None:
+        blocks.append(price_table(r, r.price))
     if r.suggestions:
         blocks.append(_changes(r))
     if r.model.source == "user preset":
@@ -80,6 +83,8 @@ def rows_view(rows: Rows) -> Document:
     columns = [Column(name.replace("_", " "), "<") for name in names]
     columns += [Column("GiB each", drop=2), Column("KV pool", drop=1), Column("requests")]
     columns += [Column("low–high", drop=3)] if spread else []
+    priced = any(r.price is not None for r in results)
+    columns += [Column("each an hour", drop=5)] if priced else []
     columns.append(Column("", "<", drop=4))
     body = []
     for row, r in zip(rows.rows, results, strict=True):
@@ -88,6 +93,9 @@ def rows_view(rows: Rows) -> Document:
         if spread:
             ends = f"{r.max_requests_low:,}–{r.max_requests_high:,}"
             cells.append(ends if about(r) else "")
+        if priced:
+            each = None if r.price is None else r.price.per_request_hour
+            cells.append("" if each is None else money(each))
         cells.append("" if r.fits else f"{up(r.shortfall_bytes)} short")
         body.append(Row(tuple(cells), "✓" if r.fits else "✗"))
     answer = f"{yes} of {len(results)} combinations fit"
