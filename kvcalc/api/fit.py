@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvcalc import resolve
+from kvcalc.api.auto import takes_auto
 from kvcalc.api.fit_list import list_fits
 from kvcalc.api.fit_plan import DEFAULT_ENGINE, gpus_of, machine_of, parallel_of, plan_of
 from kvcalc.api.fit_solve import solve as solve_for
@@ -18,6 +19,7 @@ from kvcalc.core.results.fit import FitList, FitResult
 from kvcalc.resolve import Count
 
 
+@takes_auto
 def fit(
     model: str | Model | None = None,
     *,
@@ -65,7 +67,8 @@ def fit(
 
     Args:
         model: As in `kvcalc.size`; None lists every preset on the GPU.
-        gpu: A preset's id or alias, "8xh100" for eight of one; None lists all GPUs.
+        gpu: A preset's id or alias, "8xh100" for eight of one, "auto" for this machine's; None
+            lists all GPUs.
         engine: Whose rules, vllm by default; `none` is the textbook.
         context: Tokens of one request. Default: 4,096, or the model's maximum if smaller.
         requests: The load that must fit.

@@ -49,7 +49,7 @@ def _read(_when: int, environment: tuple[tuple[str, str], ...]) -> Reading | str
         try:
             devices = source.read()
         except Absent:  # noqa: PERF203 - five sources
-            absent.append(source.NAME)
+            absent.append(f"{source.NAME} (kvcalc[gpu])" if source is nvml else source.NAME)
         except Unusable as reason:
             failures.append(f"{source.NAME}: {reason}")
         else:

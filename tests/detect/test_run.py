@@ -132,7 +132,7 @@ def test_no_gpu_is_one_line_of_all_that_was_tried(tools: Tools) -> None:
     assert caught.value.message == (
         "no GPU found on this machine (nvidia-smi: no devices were found; "
         'rocm-smi: printed "hello \\x1b[31m", not JSON; '
-        "not installed: NVML, amd-smi, system_profiler)"
+        "not installed: NVML (kvcalc[gpu]), amd-smi, system_profiler)"
     )
 
 
