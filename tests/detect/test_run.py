@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from kvcalc.detect.device import Absent, Unusable
 from kvcalc.detect.run import run
 from tests.detect.conftest import Tools
 
+MOVE = shutil.which("mv") or "/bin/mv"
 SLEEP = shutil.which("sleep") or "/bin/sleep"
 H100 = "0, NVIDIA H100 80GB HBM3, 81559, 4, 81079, 550.54.15, GPU-3f6a, Disabled"
 
@@ -78,6 +82,25 @@ def test_a_child_that_keeps_the_pipe_does_not_keep_us(tools: Tools, tmp_path: Pa
     with pytest.raises(Unusable, match="did not answer"):
         run("nvidia-smi")
 
+    assert not os.path.isdir("/proc") or gone(tmp_path / "pid")
+
+
+def test_ctrl_c_ends_the_tool_too(tools: Tools, tmp_path: Path) -> None:
+    tools("nvidia-smi", body=f"echo $$ > {tmp_path}/pid.new; {MOVE} {tmp_path}/pid.new "
+          f"{tmp_path}/pid; {SLEEP} 60")  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    program = subprocess.Popen(
+        [sys.executable, "-m", "kvcalc", "gpus", "--detect"], env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+    )  # fmt: skip
+    for _ in range(600):
+        if (tmp_path / "pid").exists():
+            break
+        time.sleep(0.05)
+    program.send_signal(signal.SIGINT)
+    out, err = program.communicate(timeout=60)
+
+    assert (program.returncode, out, err) == (130, "", "")
     assert not os.path.isdir("/proc") or gone(tmp_path / "pid")
 
 
