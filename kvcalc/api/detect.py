@@ -15,6 +15,7 @@ from kvcalc.core.results.catalog import DetectedGpu, Listing
 from kvcalc.core.units import MIB, cdiv, format_bytes, parse_count
 from kvcalc.detect.match import Match, as_option, match
 from kvcalc.detect.sources import Reading, read
+from kvcalc.detect.visible import order_advice
 
 #: Use below this share of the memory is the driver's own and a desktop's.
 _IDLE_PERCENT = 1
@@ -66,12 +67,11 @@ def machine_name(
             "unset it, or name one with --gpu",
         )  # fmt: skip
     matches = [match(device, (resolve.app_dir(),)) for device in devices]
-    ids = [_preset(m) for m in matches]
+    ids = _presets(matches)
     if not sure:
         raise KvcalcError(
             "usage", f"--gpu auto: {told} counts unlike GPUs in an order of its own",
-            "set CUDA_DEVICE_ORDER=PCI_BUS_ID or use UUIDs; or name them, like --gpu "
-            f"{ids[0]}",
+            f"{order_advice(devices[0].source)}; or say --gpu {ids[0]}",
         )  # fmt: skip
     named = auto_count(auto)
     asked = _wanted(keywords) if named is None else parse_count(named, "--gpu COUNTxauto")
@@ -83,10 +83,17 @@ def machine_name(
     return _joined(ids[:wanted]), warnings
 
 
-def _preset(found: Match) -> str:
-    device, gpu, reason = found
-    if gpu is not None:
-        return gpu.id
+def _presets(matches: Sequence[Match]) -> list[str]:
+    """The preset of each device.
+
+    Raises:
+        KvcalcError: "unknown_gpu" for the first that has none.
+    """
+    known = [m.gpu.id for m in matches if m.gpu is not None]
+    if len(known) == len(matches):
+        return known
+    found = next(m for m in matches if m.gpu is None)
+    device, _, reason = found
     total, given = device.memory_total_bytes, found.given_bytes
     size = "" if total is None else f", {_size(total)}"
     if given is not None:
@@ -95,10 +102,13 @@ def _preset(found: Match) -> str:
         memory = "SIZE, which llama.cpp logs as recommendedMaxWorkingSetSize"
     else:
         memory = "SIZE, that of one slice" if device.divided else "SIZE"
+    hint = f"where the command takes it, --gpu-memory {memory}; or a user preset with that alias"
+    if known:  # a card beside a processor's own graphics
+        hint = f"without it: --gpu {_joined(known)}; or give it a user preset with that alias"
     raise KvcalcError(
         "unknown_gpu",
         f'--gpu auto: GPU {device.index} is "{device.name}"{size} by {device.source}: {reason}',
-        f"where the command takes it, --gpu-memory {memory}; or a user preset with that alias",
+        hint,
     )
 
 
@@ -154,9 +164,10 @@ def _in_use(
     names = ", ".join(str(index) for index, _ in busy)
     some = f"GPU {names} has" if len(busy) == 1 else f"GPUs {names} have up to"
     text = f"{some} {_size(most)} in use now, which is not subtracted"
-    if "reserve" in options and keywords.get("reserve") is None:
+    planned = "reserve" in options  # a command that judges whether an engine would start
+    if planned and keywords.get("reserve") is None:
         text += f"; --reserve {cdiv(most, MIB)}MiB leaves it alone"
-    if "utilization" in options and keywords.get("engine") in {None, "vllm"}:
+    if planned and keywords.get("engine") in {None, "vllm"}:
         text += "; vllm does not start where less than its utilization of the total is free"
     return (Warn("gpu_memory_in_use", text),)
 
@@ -166,7 +177,8 @@ def _doubts(reading: Reading) -> tuple[Warn, ...]:
     chosen = reading.visible
     told = " and ".join(chosen.variables)
     if not chosen.sure:
-        text = f"{told} counts unlike GPUs in an order of its own: set CUDA_DEVICE_ORDER=PCI_BUS_ID"
+        advice = order_advice(reading.devices[0].source)
+        text = f"{told} counts unlike GPUs in an order of its own: {advice}"
         found.append(Warn("gpu_order_unknown", text))
     elif len(chosen.devices) < len(reading.devices):
         text = f"{told} leaves {len(chosen.devices)} of {len(reading.devices)} GPUs"

@@ -8,6 +8,8 @@ from kvcalc.core.units import shown
 from kvcalc.detect.device import MOST, Absent, Device, Unusable, whole
 
 NAME = "NVML"
+#: NVML_ERROR_LIBRARY_NOT_FOUND: the extra came along with an engine, the driver did not.
+_NO_LIBRARY = 12
 
 
 def read() -> tuple[Device, ...]:
@@ -28,11 +30,14 @@ def listed(nvml: Any) -> tuple[Device, ...]:
     """The devices of an imported pynvml module.
 
     Raises:
+        Absent: No NVIDIA driver was ever installed here.
         Unusable: In NVML's own words.
     """
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
+        if getattr(error, "value", None) == _NO_LIBRARY:
+            raise Absent from None
         raise Unusable(shown(error, 100)) from None
     try:
         count = min(int(nvml.nvmlDeviceGetCount()), MOST)

@@ -28,6 +28,11 @@ class Visible(NamedTuple):
     sure: bool = True
 
 
+def order_advice(source: str) -> str:
+    """What makes the numbers in these variables mean what the tool means."""
+    return "name them by UUID" + (f", or set {_ORDER}=PCI_BUS_ID" if source in _NVIDIA else "")
+
+
 def visible(devices: Sequence[Device], environment: Mapping[str, str]) -> Visible:
     """What the environment leaves of the devices of one tool."""
     found, used, sure = tuple(devices), [], True

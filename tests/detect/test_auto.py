@@ -179,7 +179,7 @@ def test_unlike_gpus_of_which_a_number_picks_one(
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
 
     assert message == ("--gpu auto: CUDA_VISIBLE_DEVICES counts unlike GPUs in an order of its own")
-    assert hint.startswith("set CUDA_DEVICE_ORDER=PCI_BUS_ID")
+    assert hint == "name them by UUID, or set CUDA_DEVICE_ORDER=PCI_BUS_ID; or say --gpu rtx5070ti"
     assert ask(*FIT, "auto", "--json").data["gpu"]["id"] == "rtx5070ti"
 
 
@@ -197,6 +197,19 @@ def test_a_gpu_without_a_preset_is_an_error_that_helps(
         "where the command takes it, --gpu-memory 16376MiB; or a user preset with that alias"
     )
     assert ask("fit", "llama-3.2-1b", "--engine", "none", "--gpu-memory", "16376MiB").code == 0
+
+
+def test_a_card_beside_a_processors_own_graphics(
+    tools: Tools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tools("rocm-smi", json.dumps({
+        "card0": {"Card Series": "Radeon RX 7900 XTX", "VRAM Total Memory (B)": "25753026560"},
+        "card1": {"Card Series": "Raphael", "VRAM Total Memory (B)": "536870912"},
+    }))  # fmt: skip
+    message, hint = failure(capsys, *FIT, "auto")
+
+    assert '"Raphael", 512 MiB by rocm-smi: no preset has this name' in message
+    assert hint == "without it: --gpu rx7900xtx; or give it a user preset with that alias"
 
 
 def test_a_size_that_contradicts_the_preset_names_both(

@@ -189,6 +189,16 @@ def test_nvml_without_a_gpu_is_refused() -> None:
         nvml.listed(fake_nvml(nvmlDeviceGetCount=lambda: 0))
 
 
+def test_the_extra_without_a_driver_is_absent() -> None:
+    def init() -> None:
+        error = NVMLError("NVML Shared Library Not Found")
+        error.value = 12  # type: ignore[attr-defined]  # as pynvml sets it
+        raise error
+
+    with pytest.raises(Absent):
+        nvml.listed(fake_nvml(nvmlInit=init))
+
+
 @pytest.mark.usefixtures("tools")
 def test_without_the_extra_nvml_is_absent() -> None:
     with pytest.raises(Absent):
