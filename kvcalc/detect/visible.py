@@ -74,7 +74,7 @@ def _chosen(devices: tuple[Device, ...], text: str) -> tuple[Device, ...]:
         if word.startswith("MIG-"):
             # A slice, named by an id that does not tell whose: any of the divided GPUs.
             matching = [d for d in devices if d.divided]
-        elif word.isdecimal():
+        elif word.isascii() and word.isdecimal():
             matching = [d for d in devices[int(word) : int(word) + 1] if len(word) < 5]
         else:
             matching = [d for d in devices if word and (d.uuid or "").startswith(word)]

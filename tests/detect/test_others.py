@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvcalc.core.units import GIB, MIB
-from kvcalc.detect import amd_smi, apple, rocm_smi
+from kvcalc.detect import amd_smi, apple, nvidia_smi, rocm_smi
 from kvcalc.detect.device import Unusable
 from tests.detect.conftest import Tools
 
@@ -157,6 +160,31 @@ def test_without_sysctl_the_memory_is_unknown() -> None:
 def test_other_answers_of_macos_are_refused(text: str) -> None:
     with pytest.raises(Unusable):
         apple.parse(text, "1")
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from(["card0", "system", "gpu", "gpu_data", "asic", "vram", "size", "value",
+                         "unit", "market_name", "Card Series", "VRAM Total Memory (B)",
+                         "SPDisplaysDataType", "_name", "sppci_model", "mem_usage", "used_vram"]),
+        inner, max_size=4,
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(JUNK.map(json.dumps) | st.text(), JUNK.map(json.dumps) | st.text())
+def test_whatever_a_tool_prints_is_read_or_refused(text: str, more: str) -> None:
+    """No answer is a bug of ours; what is read is whole bytes and a name to print."""
+    for parse in (
+        nvidia_smi.parse, rocm_smi.parse,
+        lambda t: amd_smi.parse(t, more), lambda t: apple.parse(t, more, more),
+    ):  # fmt: skip
+        with contextlib.suppress(Unusable):
+            for gpu in parse(text):
+                assert gpu.name.isprintable()
+                assert all(n is None or n >= 0 for n in gpu[2:5])
 
 
 def test_each_tool_is_asked_as_its_manual_says(tools: Tools) -> None:
