@@ -185,8 +185,8 @@ _kvcalc_names() {
                 a100-sxm-40 a100-sxm-80 a10g a16 a16-gpu a30 a40 a5000 a6000 agx-orin agx-orin-64
                 agx-thor ai-max-395 ai-pro-r9700 apple-m1-max apple-m1-ultra apple-m2-max
                 apple-m2-ultra apple-m3-max apple-m3-ultra apple-m4-max apple-m5-max apple-m5-ultra
-                arc-b580 arc-pro-b60 b100 b100-sxm b200 b200-sxm b300 b300-sxm b580 b60 dgx-spark
-                dgx-spark-gb10 gaudi-2 gaudi-3 gaudi2 gaudi3 gb10 gb200 gb200-nvl72 gb300
+                arc-b580 arc-pro-b60 auto b100 b100-sxm b200 b200-sxm b300 b300-sxm b580 b60
+                dgx-spark dgx-spark-gb10 gaudi-2 gaudi-3 gaudi2 gaudi3 gb10 gb200 gb200-nvl72 gb300
                 gb300-nvl72 gh200 gh200-144 gh200-96 gpu-max-1550 h100 h100-80 h100-80-sxm
                 h100-80gb-hbm3 h100-80gb-pcie h100-94 h100-nvl h100-pcie h100-pcie-80 h100-sxm
                 h100-sxm-80 h100-sxm5 h20 h20-96 h200 h200-nvl h200-sxm h800 h800-sxm hpu-gaudi2
@@ -219,10 +219,11 @@ _kvcalc_names() {
                 nvidia-geforce-rtx-3060 nvidia-geforce-rtx-3090 nvidia-geforce-rtx-4060-ti
                 nvidia-geforce-rtx-4070 nvidia-geforce-rtx-4080 nvidia-geforce-rtx-4090
                 nvidia-geforce-rtx-5060-ti nvidia-geforce-rtx-5070-ti nvidia-geforce-rtx-5080
-                nvidia-geforce-rtx-5090 nvidia-gh200-480gb nvidia-h100-80gb-hbm3 nvidia-h100-nvl
-                nvidia-h100-pcie nvidia-h20 nvidia-h200 nvidia-h200-nvl nvidia-h800 nvidia-l4
-                nvidia-l40 nvidia-l40s nvidia-rtx-5000-ada-generation nvidia-rtx-6000-ada-generation
-                nvidia-rtx-a5000 nvidia-rtx-a6000 nvidia-rtx-pro-6000-blackwell-server-edition
+                nvidia-geforce-rtx-5090 nvidia-gh200-144g-hbm3e nvidia-gh200-480gb
+                nvidia-h100-80gb-hbm3 nvidia-h100-nvl nvidia-h100-pcie nvidia-h20 nvidia-h200
+                nvidia-h200-nvl nvidia-h800 nvidia-l4 nvidia-l40 nvidia-l40s
+                nvidia-rtx-5000-ada-generation nvidia-rtx-6000-ada-generation nvidia-rtx-a5000
+                nvidia-rtx-a6000 nvidia-rtx-pro-6000-blackwell-server-edition
                 nvidia-rtx-pro-6000-blackwell-workstation-edition nvidia-t4 nvidia-thor radeon-8060s
                 radeon-pro-w7900 rtx-3060-12gb rtx-3090-24gb rtx-4060-ti-16gb rtx-4070-12gb
                 rtx-4080-16gb rtx-4090-24gb rtx-5060-ti-16gb rtx-5070-ti-16gb rtx-5080-16gb
@@ -411,8 +412,8 @@ _kvcalc_options() {
                 !--color !-q,--quiet !-v,--verbose !-h,--help'
             ;;
         gpus)
-            options='!--vendor !--min-memory !--names !-f,--format !--json !-o,--output !--color
-                !-q,--quiet !-v,--verbose !-h,--help'
+            options='!--vendor !--min-memory !--names !--detect !-f,--format !--json !-o,--output
+                !--color !-q,--quiet !-v,--verbose !-h,--help'
             ;;
         dtypes)
             options='!--names !-f,--format !--json !-o,--output !--color !-q,--quiet !-v,--verbose

@@ -79,7 +79,7 @@ function __kvcalc_names
                 a16 a16-gpu a30 a40 a5000 a6000 agx-orin agx-orin-64 agx-thor ai-max-395 \
                 ai-pro-r9700 apple-m1-max apple-m1-ultra apple-m2-max apple-m2-ultra \
                 apple-m3-max apple-m3-ultra apple-m4-max apple-m5-max apple-m5-ultra \
-                arc-b580 arc-pro-b60 b100 b100-sxm b200 b200-sxm b300 b300-sxm b580 b60 \
+                arc-b580 arc-pro-b60 auto b100 b100-sxm b200 b200-sxm b300 b300-sxm b580 b60 \
                 dgx-spark dgx-spark-gb10 gaudi-2 gaudi-3 gaudi2 gaudi3 gb10 gb200 \
                 gb200-nvl72 gb300 gb300-nvl72 gh200 gh200-144 gh200-96 gpu-max-1550 h100 \
                 h100-80 h100-80-sxm h100-80gb-hbm3 h100-80gb-pcie h100-94 h100-nvl h100-pcie \
@@ -316,10 +316,10 @@ function __kvcalc_more
                 nvidia-geforce-rtx-3060 nvidia-geforce-rtx-3090 nvidia-geforce-rtx-4060-ti \
                 nvidia-geforce-rtx-4070 nvidia-geforce-rtx-4080 nvidia-geforce-rtx-4090 \
                 nvidia-geforce-rtx-5060-ti nvidia-geforce-rtx-5070-ti \
-                nvidia-geforce-rtx-5080 nvidia-geforce-rtx-5090 nvidia-gh200-480gb \
-                nvidia-h100-80gb-hbm3 nvidia-h100-nvl nvidia-h100-pcie nvidia-h20 \
-                nvidia-h200 nvidia-h200-nvl nvidia-h800 nvidia-l4 nvidia-l40 nvidia-l40s \
-                nvidia-rtx-5000-ada-generation nvidia-rtx-6000-ada-generation \
+                nvidia-geforce-rtx-5080 nvidia-geforce-rtx-5090 nvidia-gh200-144g-hbm3e \
+                nvidia-gh200-480gb nvidia-h100-80gb-hbm3 nvidia-h100-nvl nvidia-h100-pcie \
+                nvidia-h20 nvidia-h200 nvidia-h200-nvl nvidia-h800 nvidia-l4 nvidia-l40 \
+                nvidia-l40s nvidia-rtx-5000-ada-generation nvidia-rtx-6000-ada-generation \
                 nvidia-rtx-a5000 nvidia-rtx-a6000 \
                 nvidia-rtx-pro-6000-blackwell-server-edition \
                 nvidia-rtx-pro-6000-blackwell-workstation-edition nvidia-t4 nvidia-thor \
@@ -508,7 +508,7 @@ complete -c kvcalc -n '__kvcalc_unused --color' -l color -x -a '(__kvcalc_offer 
 complete -c kvcalc -n '__kvcalc_unused -q --quiet' -s q -l quiet -d 'no warnings on stderr'
 complete -c kvcalc -n '__kvcalc_unused -v --verbose' -s v -l verbose -d 'say where figures come from'
 complete -c kvcalc -n '__kvcalc_unused -h --help' -s h -l help -d 'show help'
-complete -c kvcalc -n '__kvcalc_is fit timeline speed offload waste simulate check report explain' -l gpu -x -a '(__kvcalc_offer gpus ,)' -d 'h100, 4090, 8xh100, 5070ti+5090 (one machine) …   all: kvcalc gpus'
+complete -c kvcalc -n '__kvcalc_is fit timeline speed offload waste simulate check report explain' -l gpu -x -a '(__kvcalc_offer gpus ,)' -d 'h100, 4090, 8xh100, auto: those here …   all: kvcalc gpus'
 complete -c kvcalc -n '__kvcalc_is fit timeline check report' -l gpu-memory -x -d 'memory of one GPU, like 80GiB'
 complete -c kvcalc -n '__kvcalc_is fit timeline speed offload waste simulate report' -l gpus -x -d 'how many of them; alone it sets --tp'
 complete -c kvcalc -n '__kvcalc_is fit simulate check report' -l utilization -x -d 'share of the memory to use'
@@ -574,6 +574,7 @@ complete -c kvcalc -n '__kvcalc_is models; and __kvcalc_unused --id' -l id -x -d
 complete -c kvcalc -n '__kvcalc_is models; and __kvcalc_unused --force' -l force -d 'add: write over your preset of that id'
 complete -c kvcalc -n '__kvcalc_is gpus; and __kvcalc_unused --vendor' -l vendor -x -d 'only this vendor\'s'
 complete -c kvcalc -n '__kvcalc_is gpus; and __kvcalc_unused --min-memory' -l min-memory -x -d 'only GPUs with at least this'
+complete -c kvcalc -n '__kvcalc_is gpus; and __kvcalc_unused --detect' -l detect -d 'this machine\'s GPUs, by its own tools'
 complete -c kvcalc -n '__kvcalc_is; and __kvcalc_unused --version' -l version -d 'show the version'
 
 complete -c kvcalc -n '__kvcalc_is size; and __kvcalc_at 0' -a '(__kvcalc_model)'

@@ -85,7 +85,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
             'a5000', 'a6000', 'agx-orin', 'agx-orin-64', 'agx-thor', 'ai-max-395',
             'ai-pro-r9700', 'apple-m1-max', 'apple-m1-ultra', 'apple-m2-max', 'apple-m2-ultra',
             'apple-m3-max', 'apple-m3-ultra', 'apple-m4-max', 'apple-m5-max', 'apple-m5-ultra',
-            'arc-b580', 'arc-pro-b60', 'b100', 'b100-sxm', 'b200', 'b200-sxm', 'b300',
+            'arc-b580', 'arc-pro-b60', 'auto', 'b100', 'b100-sxm', 'b200', 'b200-sxm', 'b300',
             'b300-sxm', 'b580', 'b60', 'dgx-spark', 'dgx-spark-gb10', 'gaudi-2', 'gaudi-3',
             'gaudi2', 'gaudi3', 'gb10', 'gb200', 'gb200-nvl72', 'gb300', 'gb300-nvl72', 'gh200',
             'gh200-144', 'gh200-96', 'gpu-max-1550', 'h100', 'h100-80', 'h100-80-sxm',
@@ -344,10 +344,11 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
             'nvidia-geforce-rtx-3090', 'nvidia-geforce-rtx-4060-ti', 'nvidia-geforce-rtx-4070',
             'nvidia-geforce-rtx-4080', 'nvidia-geforce-rtx-4090', 'nvidia-geforce-rtx-5060-ti',
             'nvidia-geforce-rtx-5070-ti', 'nvidia-geforce-rtx-5080', 'nvidia-geforce-rtx-5090',
-            'nvidia-gh200-480gb', 'nvidia-h100-80gb-hbm3', 'nvidia-h100-nvl',
-            'nvidia-h100-pcie', 'nvidia-h20', 'nvidia-h200', 'nvidia-h200-nvl', 'nvidia-h800',
-            'nvidia-l4', 'nvidia-l40', 'nvidia-l40s', 'nvidia-rtx-5000-ada-generation',
-            'nvidia-rtx-6000-ada-generation', 'nvidia-rtx-a5000', 'nvidia-rtx-a6000',
+            'nvidia-gh200-144g-hbm3e', 'nvidia-gh200-480gb', 'nvidia-h100-80gb-hbm3',
+            'nvidia-h100-nvl', 'nvidia-h100-pcie', 'nvidia-h20', 'nvidia-h200',
+            'nvidia-h200-nvl', 'nvidia-h800', 'nvidia-l4', 'nvidia-l40', 'nvidia-l40s',
+            'nvidia-rtx-5000-ada-generation', 'nvidia-rtx-6000-ada-generation',
+            'nvidia-rtx-a5000', 'nvidia-rtx-a6000',
             'nvidia-rtx-pro-6000-blackwell-server-edition',
             'nvidia-rtx-pro-6000-blackwell-workstation-edition', 'nvidia-t4', 'nvidia-thor',
             'radeon-8060s', 'radeon-pro-w7900', 'rtx-3060-12gb', 'rtx-3090-24gb',
@@ -562,7 +563,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
         )
         'fit' = $shared + @(
-        , @(@('--gpu'), 'h100, 4090, 8xh100, 5070ti+5090 (one machine) …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpu'), 'h100, 4090, 8xh100, auto: those here …   all: kvcalc gpus', 'gpus', $true)
         , @(@('--gpu-memory'), 'memory of one GPU, like 80GiB', '', $true)
         , @(@('--gpus'), 'how many of them; alone it sets --tp', '', $true)
         , @(@('--utilization'), 'share of the memory to use', '', $true)
@@ -615,7 +616,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--max-context'), 'what naive allocation reserves for each request', '', $true)
         , @(@('--encoder-tokens'), 'audio, image or source tokens the decoder attends to', '', $true)
         , @(@('--allow-long-context'), 'compute beyond the model''s maximum', '', $false)
-        , @(@('--gpu'), 'h100, 4090, 8xh100, 5070ti+5090 (one machine) …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpu'), 'h100, 4090, 8xh100, auto: those here …   all: kvcalc gpus', 'gpus', $true)
         , @(@('--gpu-memory'), 'memory of one GPU, like 80GiB', '', $true)
         , @(@('--gpus'), 'how many of them; alone it sets --tp', '', $true)
         , @(@('--tp'), 'tensor parallel: KV heads split, then copied', '', $true)
@@ -642,7 +643,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('-o'), 'write there, whole or not at all', 'files', $false)
         )
         'speed' = $shared + @(
-        , @(@('--gpu'), 'h100, 4090, 8xh100, 5070ti+5090 (one machine) …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpu'), 'h100, 4090, 8xh100, auto: those here …   all: kvcalc gpus', 'gpus', $true)
         , @(@('--gpus'), 'how many of them; alone it sets --tp', '', $true)
         , @(@('--tp'), 'tensor parallel: KV heads split, then copied', '', $true)
         , @(@('-c', '--context'), 'context of one request; 8K,32K makes a table', '', $true)
@@ -679,7 +680,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--host-ram'), 'the host''s RAM; the pool is a share of it', '', $true)
         , @(@('--bandwidth'), 'of the link: 25GB/s, 64GiB/s, 200Gb/s (bits)', '', $true)
         , @(@('--bandwidth-per'), 'rank: each has a link of its own; total: all share one', 'bandwidth_per', $true)
-        , @(@('--gpu'), 'h100, 4090, 8xh100, 5070ti+5090 (one machine) …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpu'), 'h100, 4090, 8xh100, auto: those here …   all: kvcalc gpus', 'gpus', $true)
         , @(@('--gpus'), 'how many of them; alone it sets --tp', '', $true)
         , @(@('--tp'), 'tensor parallel: KV heads split, then copied', '', $true)
         , @(@('--pp'), 'pipeline parallel: layers split', '', $true)
@@ -720,7 +721,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--weight-bytes'), 'the weights'' size, like 35GiB', '', $true)
         , @(@('--block-size'), 'tokens in a page', '', $true)
         , @(@('--pool'), 'memory for KV cache, like 45GiB', '', $true)
-        , @(@('--gpu'), 'h100, 4090, 8xh100, 5070ti+5090 (one machine) …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpu'), 'h100, 4090, 8xh100, auto: those here …   all: kvcalc gpus', 'gpus', $true)
         , @(@('--gpus'), 'how many of them; alone it sets --tp', '', $true)
         , @(@('--policy'), 'naive pow2 exact paged; repeat it', 'policy', $true)
         , @(@('--layers'), 'layers, all alike', '', $true)
@@ -793,7 +794,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--weights'), 'the weights'' storage: bf16 fp8 int8 int4 awq …', 'weights', $true)
         , @(@('--weight-bytes'), 'the weights'' size, like 35GiB', '', $true)
         , @(@('--block-size'), 'tokens in a page', '', $true)
-        , @(@('--gpu'), 'h100, 4090, 8xh100, 5070ti+5090 (one machine) …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpu'), 'h100, 4090, 8xh100, auto: those here …   all: kvcalc gpus', 'gpus', $true)
         , @(@('--gpus'), 'how many of them; alone it sets --tp', '', $true)
         , @(@('--tp'), 'tensor parallel: KV heads split, then copied', '', $true)
         , @(@('--pool'), 'memory for KV cache, like 45GiB', '', $true)
@@ -837,7 +838,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         )
         'check' = $shared + @(
         , @(@('--measured'), 'write the measured overheads there, as an engine profile', 'files', $false)
-        , @(@('--gpu'), 'h100, 4090, 8xh100, 5070ti+5090 (one machine) …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpu'), 'h100, 4090, 8xh100, auto: those here …   all: kvcalc gpus', 'gpus', $true)
         , @(@('--gpu-memory'), 'memory of one GPU, like 80GiB', '', $true)
         , @(@('--utilization'), 'share of the memory to use', '', $true)
         , @(@('-c', '--context'), 'context of one request; 8K,32K makes a table', '', $true)
@@ -863,7 +864,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
         )
         'report' = $shared + @(
-        , @(@('--gpu'), 'h100, 4090, 8xh100, 5070ti+5090 (one machine) …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpu'), 'h100, 4090, 8xh100, auto: those here …   all: kvcalc gpus', 'gpus', $true)
         , @(@('--gpu-memory'), 'memory of one GPU, like 80GiB', '', $true)
         , @(@('--gpus'), 'how many of them; alone it sets --tp', '', $true)
         , @(@('--utilization'), 'share of the memory to use', '', $true)
@@ -910,7 +911,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         )
         'explain' = $shared + @(
         , @(@('-c', '--context'), 'context of one request; 8K,32K makes a table', '', $true)
-        , @(@('--gpu'), 'h100, 4090, 8xh100, 5070ti+5090 (one machine) …   all: kvcalc gpus', 'gpus', $true)
+        , @(@('--gpu'), 'h100, 4090, 8xh100, auto: those here …   all: kvcalc gpus', 'gpus', $true)
         , @(@('--weights'), 'the weights'' storage: bf16 fp8 int8 int4 awq …', 'weights', $true)
         , @(@('--weight-bytes'), 'the weights'' size, like 35GiB', '', $true)
         , @(@('--encoder-tokens'), 'audio, image or source tokens the decoder attends to', '', $true)
@@ -943,6 +944,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('--vendor'), 'only this vendor''s', '', $false)
         , @(@('--min-memory'), 'only GPUs with at least this', '', $false)
         , @(@('--names'), 'bare ids, one a line', '', $false)
+        , @(@('--detect'), 'this machine''s GPUs, by its own tools', '', $false)
         , @(@('-o', '--output'), 'write there, whole or not at all', 'files', $false)
         )
         'dtypes' = $shared + @(

@@ -55,6 +55,9 @@ def _interrupted(_number: int, _frame: object) -> None:
     for path in getattr(output, "unfinished", ()):
         if os.path.exists(path):
             os.unlink(path)
+    runner = sys.modules.get("kvcalc.detect.run")
+    for process in getattr(runner, "running", ()):
+        runner.kill(process)  # type: ignore[union-attr]  # in a session that Ctrl-C does not reach
     os._exit(130)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kvcalc.core.errors import KvcalcError
-from kvcalc.core.results.base import Result
+from kvcalc.core.results.base import Result, Warn
 from kvcalc.core.units import shown
 
 #: Combinations of a what-if table; more is a typing error and would not be read.
@@ -50,7 +50,8 @@ def answer(command: str, options: dict[str, Any], *, lists: frozenset[str]) -> R
             several[key] = value
     if not several:
         return function(**single)
-    from kvcalc.core.results.rows import Rows, WhatIfRow  # noqa: PLC0415 - tables alone need them
+    from kvcalc.api.auto import concrete  # noqa: PLC0415 - tables alone need them
+    from kvcalc.core.results.rows import Rows, WhatIfRow  # noqa: PLC0415
 
     count = 1
     for values in several.values():
@@ -60,10 +61,14 @@ def answer(command: str, options: dict[str, Any], *, lists: frozenset[str]) -> R
             "usage", f"{count:,} combinations", f"the most is {MAX_ROWS:,}; give fewer values"
         )
     rows = []
+    warnings: dict[Warn, None] = {}
     for chosen in itertools.product(*several.values()):
-        combination = dict(zip(several, chosen, strict=True))
-        rows.append(WhatIfRow(combination, function(**single, **combination)))
-    return Rows(name=command, rows=tuple(rows))
+        # A row says which machine `auto` was.
+        keywords, told = concrete(function, {**single, **dict(zip(several, chosen, strict=True))})
+        combination = {key: keywords[key] for key in several}
+        rows.append(WhatIfRow(combination, function(**keywords)))
+        warnings.update(dict.fromkeys(told))
+    return Rows(name=command, rows=tuple(rows), warnings=tuple(warnings))
 
 
 def pairs(texts: list[str]) -> dict[str, str]:

@@ -144,13 +144,27 @@ def _from_of(raw: dict[str, object], kind: str, window: int | None) -> dict[str,
 
 
 def gpus(
-    name: str | None = None, *, vendor: str | None = None, min_memory: str | None = None
+    name: str | None = None,
+    *,
+    vendor: str | None = None,
+    min_memory: str | None = None,
+    detect: bool = False,
 ) -> Listing | EntryResult:
-    """Every accelerator of the catalog, or one in full.
+    """Every accelerator of the catalog, or one in full; with `detect` those of this machine.
 
     Raises:
-        KvcalcError: "unknown_gpu"; "invalid_preset" for a user's file.
+        KvcalcError: "unknown_gpu"; "invalid_preset" for a user's file; "usage" for `detect` with
+            anything else.
     """
+    if detect or str(name).strip().lower() == "auto":
+        if (detect and name is not None) or vendor is not None or min_memory is not None:
+            raise KvcalcError(
+                "usage", "--detect lists this machine's GPUs, all of them",
+                "leave the other words and options out",
+            )  # fmt: skip
+        from kvcalc.api.detect import detected  # noqa: PLC0415 - starts programs
+
+        return detected()
     from kvcalc.catalog.gpus import Gpu, load_all_gpus, load_gpu  # noqa: PLC0415
 
     folders = (resolve.app_dir(),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kvcalc import resolve
+from kvcalc.api.auto import takes_auto
 from kvcalc.api.check_context import buffers_of
 from kvcalc.api.check_exact import exact_of
 from kvcalc.api.check_measured import measured_of
@@ -23,6 +24,7 @@ from kvcalc.logs.reader import read_log
 from kvcalc.resolve import Count
 
 
+@takes_auto
 def check(
     log: str,
     model: str | Model | None = None,

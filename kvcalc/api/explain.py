@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvcalc import resolve
+from kvcalc.api.auto import takes_auto
 from kvcalc.core.errors import KvcalcError, nearest
 from kvcalc.core.model import Model
 from kvcalc.core.results.base import KvDtype
@@ -20,6 +21,7 @@ from kvcalc.resolve import Count
 DEFAULT_MODEL, DEFAULT_GPU = "llama-3.1-70b", "h100-sxm"
 
 
+@takes_auto
 def explain(
     topic: str | None = None,
     model: str | Model | None = None,

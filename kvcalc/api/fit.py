@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvcalc import resolve
+from kvcalc.api.auto import takes_auto
 from kvcalc.api.fit_list import list_fits
 from kvcalc.api.fit_plan import DEFAULT_ENGINE, machine_of, plan_on
 from kvcalc.api.fit_solve import solve as solve_for
@@ -18,6 +19,7 @@ from kvcalc.core.results.fit import FitList, FitResult
 from kvcalc.resolve import Count
 
 
+@takes_auto
 def fit(
     model: str | Model | None = None,
     *,
@@ -69,7 +71,7 @@ def fit(
     Args:
         model: As in `kvcalc.size`; None lists every preset on the GPU.
         gpu: A preset's id or alias, "8xh100" for eight of one, "5070ti+5090" for a machine that
-            mixes them (tp · pp GPUs, in rank order); None lists all GPUs.
+            mixes them (tp · pp GPUs, in rank order), "auto" for this machine's; None lists all.
         pp_layers: Layers of each pipeline stage where they are not dealt evenly.
         engine: Whose rules, vllm by default; `none` is the textbook.
         context: Tokens of one request. Default: 4,096, or the model's maximum if smaller.

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kvcalc import resolve
+from kvcalc.api.auto import takes_auto
 from kvcalc.api.fit_plan import gpus_of, parallel_of, sizes_of
 from kvcalc.core import offload as core
 from kvcalc.core.dtypes import Storage
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kvcalc.catalog.gpus import Gpu
 
 
+@takes_auto
 def offload(
     model: str | Model | None = None,
     *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kvcalc import resolve
+from kvcalc.api.auto import takes_auto
 from kvcalc.api.report_parts import Question, parts_of, question_of
 from kvcalc.api.report_plans import Deployment, Points, deployment, ladder, plan_table
 from kvcalc.core.errors import KvcalcError
@@ -21,6 +22,7 @@ _PARTS = 16
 _FEW = 16
 
 
+@takes_auto
 def report(
     model: str | Model | None = None,
     *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kvcalc import resolve
+from kvcalc.api.auto import takes_auto
 from kvcalc.api.simulate_load import Load
 from kvcalc.api.simulate_setup import Setup
 from kvcalc.api.simulate_solve import solve_for
@@ -18,6 +19,7 @@ from kvcalc.core.units import shown
 from kvcalc.resolve import Count
 
 
+@takes_auto
 def simulate(
     model: str | Model | None = None,
     *,

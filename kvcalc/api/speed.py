@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvcalc import resolve
+from kvcalc.api.auto import takes_auto
 from kvcalc.api.machine import gpu_count
 from kvcalc.core import speed as core
 from kvcalc.core.errors import KvcalcError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from kvcalc.catalog.gpus import Gpu
 
 
+@takes_auto
 def speed(
     model: str | Model | None = None,
     *,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from kvcalc import resolve
+from kvcalc.api.auto import takes_auto
 from kvcalc.api.machine import gpu_count
 from kvcalc.core import timeline as core
 from kvcalc.core.errors import KvcalcError
@@ -15,6 +16,7 @@ from kvcalc.core.units import parse_bytes, parse_count, shown
 from kvcalc.resolve import Count
 
 
+@takes_auto
 def timeline(
     model: str | Model | None = None,
     *,

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kvcalc import resolve
+from kvcalc.api.auto import takes_auto
 from kvcalc.api.machine import gpu_count
 from kvcalc.core import waste as core
 from kvcalc.core.alloc import POLICIES
@@ -17,6 +18,7 @@ from kvcalc.core.units import parse_bytes, parse_count, parse_share, shown
 from kvcalc.resolve import Count
 
 
+@takes_auto
 def waste(
     model: str | Model | None = None,
     *,

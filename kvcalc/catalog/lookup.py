@@ -56,9 +56,8 @@ def shipped_id(kind: Kind, name: str) -> str | None:
         return word
     names = shipped_names(kind)
     found = find(name, names)
-    if found is None and kind == "gpus":
-        while word.startswith(_VENDORS):
-            word = word.partition("-")[2]
+    while found is None and kind == "gpus" and word.startswith(_VENDORS):
+        word = word.partition("-")[2]
         found = find(word, names)
     return found
 

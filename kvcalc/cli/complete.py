@@ -142,13 +142,13 @@ def _kinds() -> dict[str, Names]:
 
 
 def _presets(kind: str) -> Names:
-    """Ids, and of GPUs the short aliases; then every other name."""
+    """Ids, and of GPUs the short aliases and `auto`; then every other name."""
     names = shipped_names(kind)
     ids = sorted(set(names.values()))
     aliases = set(names) - set(ids)
     if kind == "gpus":
         short = {a for a in _given_aliases(kind) & aliases if not a.endswith("gb")}
-        ids = sorted({*ids, *(a for a in short if not a.startswith(_VENDORS))})
+        ids = sorted({"auto", *ids, *(a for a in short if not a.startswith(_VENDORS))})
     more = sorted(a for a in aliases - set(ids) if _PLAIN.fullmatch(a))
     return Names(tuple(ids), tuple(more))
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvcalc.cli import output
+from kvcalc.api.auto import is_auto
+from kvcalc.cli import output, settings
+from kvcalc.cli.spec import spec_of
+from kvcalc.core.dtypes import GGML_ENGINES
 from kvcalc.core.errors import KvcalcError
 
 
@@ -21,9 +24,9 @@ def launched(options: dict[str, Any], words: list[str]) -> dict[str, Any]:
     launch = parse_launch(words)
     said: dict[str, Any] = {**launch.options, "engine": launch.engine}
     given = _pairs(options.pop("set", []))
-    settings = {**given, **{k: str(v) for k, v in launch.settings.items()}}
-    if settings:
-        said["set"] = [f"{name}={value}" for name, value in settings.items()]
+    values = {**given, **{k: str(v) for k, v in launch.settings.items()}}
+    if values:
+        said["set"] = [f"{name}={value}" for name, value in values.items()]
     merged = {**options, **{k: v for k, v in said.items() if v is not None}}
     if launch.model is not None and "argument" not in options:
         merged["argument"] = launch.model
@@ -33,9 +36,19 @@ def launched(options: dict[str, Any], words: list[str]) -> dict[str, Any]:
             tokens = launch.context(_maximum(merged["argument"]), None)
             if tokens is not None:
                 merged["context"] = tokens
+    if launch.engine not in GGML_ENGINES and _asks_this_machine(merged):
+        merged["tp"] = 1  # the engine takes one GPU unless the line says more; llama.cpp all
     if launch.ignored:
         output.write_stderr(f"ignored: {' '.join(launch.ignored)}\n")
     return merged
+
+
+def _asks_this_machine(options: dict[str, Any]) -> bool:
+    """Whether --gpu is `auto`, with no word of how many of its GPUs."""
+    filled = settings.fill(options, spec_of("fit"))
+    gpu = filled.get("gpu")
+    asked = any(map(is_auto, gpu if isinstance(gpu, list) else [gpu]))
+    return asked and not filled.keys() & {"gpus", "tp", "pp", "dp"}
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:

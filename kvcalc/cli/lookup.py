@@ -56,5 +56,6 @@ def run_lookup(
 
 def _bare(rows: list[dict[str, Any]], out: output.Output) -> int:
     out.format = "plain"
-    out.write("".join(f"{row.get('id', row.get('key'))}\n" for row in rows))
+    names = (row.get("id", row.get("key", row.get("preset"))) for row in rows)
+    out.write("".join(f"{name}\n" for name in names if name is not None))
     return 0

@@ -115,6 +115,7 @@ def complete(request: pytest.FixtureRequest, environment: dict[str, str], work: 
     ("kvcalc size --weights aw", ["awq"]),
     ("kvcalc size --weights awq_m", ["awq_marlin"]),
     ("kvcalc fit --gpu 409", ["4090"]),
+    ("kvcalc fit --gpu aut", ["auto"]),
     ("kvcalc fit --gpu h200-n", ["h200-nvl"]),
     ("kvcalc fit --gpu h100,h200-n", ["h100,h200-nvl"]),
     ("kvcalc fit --gpu 8xh200-n", ["8xh200-nvl"]),

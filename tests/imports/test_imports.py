@@ -105,6 +105,21 @@ def test_a_json_query_passes_over_modules_it_does_not_need(environment: dict[str
     assert modules & needless == set()
 
 
+@pytest.mark.parametrize("args", [
+    ("fit", "llama-3.1-8b", "--gpu", "h100", "--json"),
+    ("speed", "llama-3.1-8b", "--gpu", "h100", "--json"),
+    ("gpus", "--json"),
+    ("models", "--json"),
+], ids=" ".join)  # fmt: skip
+def test_nothing_reads_this_machine_unasked(
+    environment: dict[str, str], args: tuple[str, ...]
+) -> None:
+    modules = probe(environment, *args)["modules"]
+
+    assert not {name for name in modules if name.startswith("kvcalc.detect")}
+    assert set(modules).isdisjoint({"kvcalc.api.detect", "pynvml"})
+
+
 def test_the_version_loads_only_kvcalcs_own_package(environment: dict[str, str]) -> None:
     found = probe(environment, "--version")
 
@@ -141,7 +156,7 @@ def test_the_core_is_standard_library_only(environment: dict[str, str]) -> None:
     assert {n for n in rooms if not n.startswith("kvcalc.core")} == {"kvcalc"}
 
 
-@pytest.mark.parametrize("room", ["api", "catalog", "checkpoints", "engines", "report"])
+@pytest.mark.parametrize("room", ["api", "catalog", "checkpoints", "detect", "engines", "report"])
 def test_only_the_command_line_loads_typer(environment: dict[str, str], room: str) -> None:
     package = __import__(f"kvcalc.{room}", fromlist=["__path__"])
     names = [m.name for m in pkgutil.walk_packages(package.__path__, f"kvcalc.{room}.")]

@@ -40,6 +40,25 @@ class GpuItem(NamedTuple):
     source: str
 
 
+class DetectedGpu(NamedTuple):
+    """One GPU of this machine: what its tool reads, in bytes, and the preset it is."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls here
+    name: str
+    #: A preset's id; null where none is this device, for the `reason`.
+    preset: str | None
+    memory_total_bytes: int | None
+    memory_used_bytes: int | None
+    memory_free_bytes: int | None
+    #: What a program sees of it, by the preset: less than the tool's total.
+    memory_bytes: int | None
+    source: str
+    driver_version: str | None
+    #: Whether CUDA_VISIBLE_DEVICES and its kin leave it; null where they do not say which.
+    visible: bool | None
+    reason: str | None
+
+
 class DtypeItem(NamedTuple):
     """One storage format: `block_bytes` for `block_elements`, and scale bytes beside each head."""
 
@@ -76,7 +95,7 @@ class Listing(Result):
     hidden: ClassVar[frozenset[str]] = frozenset({"warnings", "name"})
 
     name: str
-    items: tuple[ModelItem | GpuItem | DtypeItem | WeightItem, ...]
+    items: tuple[ModelItem | GpuItem | DetectedGpu | DtypeItem | WeightItem, ...]
     warnings: tuple[Warn, ...] = ()
 
     @property

@@ -14,6 +14,8 @@ def view(result: Result) -> Document:
     module = importlib.import_module(f"kvcalc.report.views.{result.command}")
     if isinstance(result, Rows):
         document: Document = getattr(module, "rows_view", _rows_view)(result)
+        told = tuple(Paragraph(w.message) for w in result.warnings)
+        document = document._replace(blocks=(*document.blocks, *told))
     else:
         document = module.view(result)
     return document

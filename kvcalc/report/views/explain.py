@@ -23,7 +23,7 @@ def view(r: ExplainResult) -> Document:
         return _topics(r)
     if len(r.pages) == 1:
         (page,) = r.pages
-        return Document(page.title, (*_page(page), Paragraph(_more(r))))
+        return Document(page.title, (*_page(page), Paragraph(_more(r)), *_told(r)))
     blocks: list[Block] = [Verdict(f"The KV cache of {r.model.name}, in {len(r.pages)} pages.")]
     for number, page in enumerate(r.pages, 1):
         first, *rest = _page(page)
@@ -33,7 +33,12 @@ def view(r: ExplainResult) -> Document:
             Paragraph((Span(first.answer, "bold"),)),
             *rest,
         ]
+    blocks += _told(r)
     return Document(f"{r.model.name}: the KV cache explained", tuple(blocks))
+
+
+def _told(r: ExplainResult) -> list[Block]:
+    return [Paragraph(w.message) for w in r.warnings]
 
 
 def _topics(r: ExplainResult) -> Document:

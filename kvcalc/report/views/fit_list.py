@@ -19,6 +19,7 @@ def list_view(r: FitList) -> Document:
     if r.show_why and r.left_out:
         rows = tuple(Row((entry.name, entry.reason)) for entry in r.left_out)
         blocks.append(Table((Column("left out", "<"), Column("why", "<", wrap=True)), rows))
+    blocks += [Paragraph(w.message) for w in r.warnings]
     return Document("what fits", tuple(blocks))
 
 

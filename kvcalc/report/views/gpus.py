@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvcalc.core.results.catalog import EntryResult, GpuItem, Listing
+from kvcalc.core.results.catalog import DetectedGpu, EntryResult, GpuItem, Listing
 from kvcalc.core.units import GIB, fixed
 from kvcalc.report.document import Column, Document, Paragraph, Row, Table, Verdict
+from kvcalc.report.views.gpus_detected import detected_view
 
 
 def view(r: Listing | EntryResult) -> Document:
     """The list, or one GPU in full."""
     if isinstance(r, EntryResult):
         return _entry(r.entry)
+    found = [item for item in r.items if isinstance(item, DetectedGpu)]
+    if found:
+        return detected_view(found, r.warnings)
     rows = tuple(_row(item) for item in r.items if isinstance(item, GpuItem))
     if not rows:
         return Document("gpus", (Verdict("No GPU of the catalog matches."),))
