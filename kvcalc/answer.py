@@ -66,8 +66,9 @@ def answer(command: str, options: dict[str, Any], *, lists: frozenset[str]) -> R
         # A row says which machine `auto` was.
         keywords, told = concrete(function, {**single, **dict(zip(several, chosen, strict=True))})
         combination = {key: keywords[key] for key in several}
-        rows.append(WhatIfRow(combination, function(**keywords)))
-        warnings.update(dict.fromkeys(told))
+        made = function(**keywords)
+        rows.append(WhatIfRow(combination, made))
+        warnings.update(dict.fromkeys((*told, *getattr(made, "warnings", ()))))
     return Rows(name=command, rows=tuple(rows), warnings=tuple(warnings))
 
 

@@ -179,9 +179,8 @@ def with_pool(lines: Sequence[BudgetLine]) -> tuple[BudgetLine, ...]:
 
 def _held(plan: Plan) -> int:
     """Tokens that one request's bytes have room for: its context, in whole pages."""
-    if plan.block_size is None:
-        return plan.context
-    return plan.parallel.dcp * pad(cdiv(plan.context, plan.parallel.dcp), plan.block_size)
+    dcp = plan.parallel.dcp
+    return dcp * pad(cdiv(plan.context, dcp), plan.block_size or 1)
 
 
 def _one(plan: Plan, rank: Model, tokens: int) -> int:

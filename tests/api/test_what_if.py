@@ -130,3 +130,14 @@ def test_which_options_are_lists() -> None:
     lists = {"context", "request", "pp_layers", "group", "set"}
     assert lists == list_keys(spec_of("size"))
     assert {"pp_layers", "group", "set"} == list_keys(spec_of("fit"))
+
+
+def test_a_table_tells_what_its_rows_warn_of() -> None:
+    """Once each, whatever the number of combinations."""
+    options = {"model": "llama-3.1-8b", "context": ["200000"], "allow_long_context": True,
+               "kv_dtype": ["bf16", "fp8"]}  # fmt: skip
+    made = answer("size", options, lists=frozenset({"context"}))
+    alone = answer("size", {**options, "kv_dtype": ["bf16"]}, lists=frozenset({"context"}))
+
+    assert made.warnings == alone.warnings
+    assert len(made.warnings) == 1
