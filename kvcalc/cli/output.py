@@ -43,6 +43,9 @@ class Output:
             self.file = "-"
         self.quiet = bool(options.pop("quiet", False))
         self.verbose = bool(options.pop("verbose", False))
+        chart, no_chart = options.pop("chart", None), options.pop("no_chart", None)
+        #: Whether charts and bars are drawn: as asked, else on a terminal.
+        self.charts: bool | None = True if chart else False if no_chart else None
         color = options.pop("color", None) or "auto"
         if color not in {"auto", "always", "never"}:
             raise KvcalcError("usage", f"--color {shown(color)}", "auto, always or never")
@@ -62,7 +65,8 @@ class Output:
         if self.file not in {None, "-"}:
             ending = os.path.splitext(self.file or "")[1].lower()
             return _ENDINGS.get(ending, "plain")
-        return "text" if self.color == "always" or _is_terminal() or self._forced() else "plain"
+        wanted = self.color == "always" or self.charts or _is_terminal() or self._forced()
+        return "text" if wanted else "plain"
 
     def _forced(self) -> bool:
         return (
@@ -94,13 +98,16 @@ class Output:
             from kvcalc.report import data  # noqa: PLC0415
 
             return data.csv(result) if self.format == "csv" else data.jsonl(result)
-        if self.format != "text":
+        if self.format != "text" and not (self.format == "plain" and self.charts):
             return self._rendered(result)
         from kvcalc.report import text  # noqa: PLC0415
 
         width, height = _terminal_size()
-        shown_height = height if _is_terminal() and self.file in {None, "-"} else None
-        return text.render(result, width=width, height=shown_height, colour=self.colour)
+        return text.render(
+            result, width=width,
+            height=height if _is_terminal() and self.file in {None, "-"} else None,
+            colour=self.colour and self.format == "text", charts=self.charts is not False,
+        )  # fmt: skip
 
     def _rendered(self, result: Result) -> str | bytes:
         """By the module named after the format."""

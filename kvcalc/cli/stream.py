@@ -20,7 +20,8 @@ _FUNCTIONS = frozenset(
     {"size", "fit", "timeline", "waste", "tradeoff", "speed", "compare", "models", "gpus", "dtypes"}
 )
 _SCREEN = frozenset({
-    "format", "json", "output_file", "color", "quiet", "verbose", "chart", "names", "id", "force",
+    "format", "json", "output_file", "color", "quiet", "verbose", "chart", "no_chart", "names",
+    "id", "force",
 })  # fmt: skip
 
 

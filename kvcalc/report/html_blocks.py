@@ -69,6 +69,8 @@ class Blocks:
 
     def _table(self, block: Table) -> str:
         keep = [i for i, c in enumerate(block.columns) if not c.narrow and not _is_glyphs(block, i)]
+        if not keep:
+            return ""
         marked = any(row.mark for row in block.rows)
         name = self._id()
         sorts = len(block.rows) > 2

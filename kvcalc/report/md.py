@@ -59,6 +59,8 @@ def _formula(block: Formula) -> str:
 
 def _table(block: Table) -> str:
     keep = [i for i, c in enumerate(block.columns) if not c.screen]
+    if not keep:
+        return ""
     marked = any(row.mark for row in block.rows)
     head = [_escape(block.columns[i].head) for i in keep]
     rule = ["---:" if block.columns[i].align == ">" else "---" for i in keep]

@@ -30,6 +30,7 @@ class Names(NamedTuple):
     series: str = "KV cache"
     dotted: str = "naive reservation"
     base: str = "weights"
+    slack: str = "unused in pages"
 
 
 class _Area(NamedTuple):
@@ -43,7 +44,8 @@ def draw(
 ) -> None:  # fmt: skip
     """The chart below what the canvas holds, then its legend."""
     names = names or Names()
-    highest = max([chart.limit or 0, *(chart.base + max(b, d or 0) for _, b, d in chart.knots), 1])
+    tops = [chart.base + max(b, d or 0) for _, b, d in chart.knots]
+    highest = max([chart.limit or 0, *tops, *(chart.base + b for _, b in chart.slack), 1])
     top = canvas.height + (54 if chart.end is not None else 40)
     made = plot(
         canvas, top, HEIGHT, right=max(chart.knots[-1][0], 1), highest=highest,
@@ -56,10 +58,12 @@ def draw(
         data_end="" if chart.end is None else chart.end,
         data_knots=" ".join(f"{x}:{b}" for x, b, _ in chart.knots),
         data_dotted=" ".join(f"{x}:{d}" for x, _, d in chart.knots if d is not None),
+        data_slack=" ".join(f"{x}:{b}" for x, b in chart.slack),
     )  # fmt: skip
     if chart.base:
         canvas.rect(made.left, made.y(chart.base), made.width, made.bottom - made.y(chart.base),
                     "weights", title=f"{names.base} {format_bytes(chart.base)}")  # fmt: skip
+    _slack(canvas, area, names)
     _series(canvas, area, names)
     _dotted(canvas, area, names)
     _marks(canvas, area, marks)
@@ -85,6 +89,22 @@ def _path(area: _Area, points: Sequence[tuple[float, float]]) -> str:
     )
     first, last = area.plot.x(points[0][0]), area.plot.x(points[-1][0])
     return f"M{number(first)} {number(base)}{inner}L{number(last)} {number(base)}Z"
+
+
+def _slack(canvas: Canvas, area: _Area, names: Names) -> None:
+    """What pages hold beyond the series, behind it; only as far as memory reaches."""
+    end = area.chart.end
+    points = [(float(x), float(b)) for x, b in area.chart.slack if end is None or x <= end]
+    if has_slack(area.chart) and len(points) > 1:
+        fill = f"url(#{canvas.key}hatched-waste)"
+        canvas.add("path", d=_path(area, points), fill=fill, title=names.slack)
+
+
+def has_slack(chart: Chart) -> bool:
+    """Whether what pages hold beyond the series can be seen: a hundredth of the height."""
+    used = {x: b for x, b, _ in chart.knots}
+    most = max(chart.base + b for b in used.values())
+    return any((b - used[x]) * 100 >= most for x, b in chart.slack)
 
 
 def _series(canvas: Canvas, area: _Area, names: Names) -> None:
@@ -165,6 +185,8 @@ def _legend(canvas: Canvas, chart: Chart, names: Names) -> None:
         size = fixed(chart.base, chart.unit_bytes)
         entries.append(("weights", f"{names.base} {size} {chart.unit_name}"))
     entries.append(("kv", names.series))
+    if has_slack(chart):
+        entries.append(("hatched-waste", names.slack))
     if chart.end is not None:
         entries.append(("hatched-no", "would not fit"))
     if any(d is not None for _, _, d in chart.knots):

@@ -41,7 +41,7 @@ def view(r: ReportResult) -> Document:
     start = r.plans[0].texts[r.plans[0].steps[r.contexts.index(r.context_tokens)].text_of[0]]
     if start.command:
         lines = (start.command, *start.startup_lines)
-        blocks += [Code(lines, "start it so, and the engine should log about this")]
+        blocks += [Code(lines, "start it so, and the engine should log about this", pasted=1)]
     blocks += [_heading("What this rests on"), *_basis(r), Code((r.line,), "made by")]
     return Document(f"plan for {r.model.name}", tuple(blocks))
 

@@ -20,6 +20,7 @@ from kvcalc.report.document import (
     Span,
     Table,
     Verdict,
+    keys,
 )
 
 _NOTES = {
@@ -146,7 +147,9 @@ def _figures(results: Sequence[SimulateResult], names: Sequence[str] | None = No
         _NOTES[p].format(max=first.settings["max_model_len"] or 0, block=first.pool.block_tokens)
         for p in policies
     )
-    return Table(columns, tuple(rows), notes=(notes,) if len(results) > 1 else ())
+    return Table(
+        columns, tuple(rows), notes=(notes,) if len(results) > 1 else (), peers=len(results) > 1
+    )
 
 
 def _lines(results: Sequence[SimulateResult]) -> list[tuple[str, list[Cell]]]:
@@ -201,15 +204,10 @@ def _bar(r: SimulateResult, name: str) -> Bar:
         for share, (label, glyph, style) in zip(r.shares, _SPENT, strict=True)
         if share >= 0.0005
     )
-    legend = [Span(name, "bold")]
-    for part in parts:
-        share = percent(part.bytes / 10**6)
-        legend += [
-            Span("  "),
-            Span(part.glyph, part.style),
-            Span(f"\u00a0{part.label}\u00a0{share}"),
-        ]
-    return Bar(parts, tuple(legend))
+    entries = (
+        (part.glyph, part.style, f"{part.label} {percent(part.bytes / 10**6)}") for part in parts
+    )
+    return Bar(parts, (Span(name, "bold"), Span("  "), *keys(*entries)))
 
 
 def _time(r: SimulateResult, what: str, which: str) -> str:
@@ -239,13 +237,14 @@ def _duration(seconds: float) -> str:
 
 def _chart(r: SimulateResult) -> Chart:
     """Blocks in use over steps; in thousands where their numbers are long."""
-    many = r.pool.blocks >= 10_000
     knots = [(s.step + 1, s.used_blocks, None) for s in r.series]
-    legend = (Span("█", "kv"), Span(f" {'thousand ' if many else ''}blocks in use"))
-    limit = r.pool.blocks - 1
+    pool = r.pool.blocks - 1
+    limit = pool if r.peak.used_blocks * 2 > pool else None
+    many = max(limit or 0, r.peak.used_blocks) >= 10_000
+    legend = keys(("█", "kv", f"{'thousand ' if many else ''}blocks in use"))
     return Chart(
         ((0, 0, None), *knots), "steps", "10³" if many else "", 1000 if many else 1, legend,
-        limit=limit if r.peak.used_blocks * 2 > limit else None, limit_label=f"pool {limit:,}",
+        limit=limit, limit_label=f"pool of {pool:,}",
     )  # fmt: skip
 
 

@@ -1,0 +1,48 @@
+"""--chart and --no-chart: charts and bars stand on a terminal unless told otherwise."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.answers import ask
+
+ANSWERS = {
+    "timeline": "timeline llama-3.1-8b --prompt 4096 --output 4096",
+    "fit": "fit llama-3.1-8b --gpu 4090 --engine none",
+    "waste": "waste llama-3.1-8b --request 500,3800,200 --max-context 4096",
+    "simulate": "simulate --blocks 99 --trace poisson:rate=9,requests=9,prompt=9,output=9",
+    "size": "size gemma-3-27b",
+    "speed": "speed llama-3.1-8b --gpu 4090",
+}  # fmt: skip
+_DRAWN = re.compile("[█▒▓░┤└▁▂▃▄▅▆▇]")
+
+
+@pytest.mark.parametrize("command", ANSWERS)
+def test_no_chart_leaves_the_words_and_numbers(command: str) -> None:
+    words = ANSWERS[command].split()
+    drawn = ask(*words, "-f", "text", "--color", "never").text
+    bare = ask(*words, "-f", "text", "--color", "never", "--no-chart").text
+
+    assert _DRAWN.search(drawn)
+    assert not _DRAWN.search(bare)
+    assert set(bare.split()) <= set(drawn.split())
+
+
+@pytest.mark.parametrize("command", ANSWERS)
+def test_chart_draws_in_a_pipe_too(command: str) -> None:
+    words = ANSWERS[command].split()
+
+    assert not _DRAWN.search(ask(*words).text)
+    for options in (["--chart"], ["--chart", "-f", "plain"], ["--chart", "--no-chart"]):
+        text = ask(*words, *options).text
+        assert _DRAWN.search(text)
+        assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("command", ANSWERS)
+def test_charts_change_no_data(command: str) -> None:
+    words = [*ANSWERS[command].split(), "--json"]
+
+    assert ask(*words, "--no-chart").text == ask(*words, "--chart").text == ask(*words).text
