@@ -174,12 +174,15 @@ def _cell(cell: Cell) -> str:
             f'height="14"/><rect class="kv" width="{width}" height="14"/></svg>'
         )
         return f'<span class="bar-row">{bar}<span>{line_html(cell.after)}</span></span>'
-    return line_html(cell)
+    inset = len(text_of(cell)) - len(text_of(cell).lstrip(" "))
+    return "\u00a0" * inset + line_html(cell)
 
 
 def _is_glyphs(block: Table, i: int) -> bool:
-    """Whether a column is a terminal's bar of glyphs."""
-    return block.columns[i].screen and not any(isinstance(r.cells[i], Share) for r in block.rows)
+    """Whether a column is a terminal's bar of glyphs, or one of two parts, which is a picture's."""
+    cells = [row.cells[i] for row in block.rows]
+    one = any(isinstance(cell, Share) and not cell.beyond for cell in cells)
+    return block.columns[i].screen and not one
 
 
 def _bar(block: Bar) -> str:

@@ -12,6 +12,8 @@ from kvcalc.core.results.base import Result
 from kvcalc.core.results.compare import CompareResult
 from kvcalc.core.results.fit import FitResult
 from kvcalc.core.results.report import ReportResult
+from kvcalc.core.results.rows import Rows
+from kvcalc.core.results.simulate import SimulateResult
 from kvcalc.core.results.size import SizeResult
 from kvcalc.core.results.timeline import Milestone, TimelineResult
 from kvcalc.core.results.waste import WasteResult
@@ -61,7 +63,18 @@ def charts(result: Result, *, tables: bool = True) -> list[Callable[[Canvas], No
         return [lambda c: _waste(c, result)]
     if isinstance(result, CompareResult):
         return [lambda c: _compare(c, result)]
+    if isinstance(result, (SimulateResult, Rows)):
+        return _simulated(result)
     return _report(result) if isinstance(result, ReportResult) else []
+
+
+def _simulated(r: SimulateResult | Rows) -> list[Callable[[Canvas], None]]:
+    """Policies and series of a simulation; other commands' rows are drawn as tables."""
+    from kvcalc.report import svg_simulate  # noqa: PLC0415 - simulations alone
+
+    if isinstance(r, SimulateResult):
+        return svg_simulate.pieces(r)
+    return svg_simulate.rows_pieces(r) if r.name == "simulate" else []
 
 
 def _report(r: ReportResult) -> list[Callable[[Canvas], None]]:

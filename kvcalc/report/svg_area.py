@@ -31,6 +31,8 @@ class Names(NamedTuple):
     dotted: str = "naive reservation"
     base: str = "weights"
     slack: str = "unused in pages"
+    #: The limit's label in full; else the chart's with its unit.
+    limit: str = ""
 
 
 class _Area(NamedTuple):
@@ -40,7 +42,7 @@ class _Area(NamedTuple):
 
 def draw(
     canvas: Canvas, chart: Chart, *, marks: Sequence[Mark] = (), names: Names | None = None,
-    y_name: str = "",
+    y_name: str = "", height: float = HEIGHT,
 ) -> None:  # fmt: skip
     """The chart below what the canvas holds, then its legend."""
     names = names or Names()
@@ -48,7 +50,7 @@ def draw(
     highest = max([chart.limit or 0, *tops, *(chart.base + b for _, b in chart.slack), 1])
     top = canvas.height + (54 if chart.end is not None else 40)
     made = plot(
-        canvas, top, HEIGHT, right=max(chart.knots[-1][0], 1), highest=highest,
+        canvas, top, height, right=max(chart.knots[-1][0], 1), highest=highest,
         unit=chart.unit_bytes, unit_name=chart.unit_name, y_name=y_name, x_name=chart.x_name,
     )  # fmt: skip
     area = _Area(chart, made)
@@ -67,7 +69,7 @@ def draw(
     _series(canvas, area, names)
     _dotted(canvas, area, names)
     _marks(canvas, area, marks)
-    _limit(canvas, area)
+    _limit(canvas, area, names)
     canvas.close("g")
     canvas.height = made.bottom + 62
     _legend(canvas, chart, names)
@@ -133,14 +135,14 @@ def _dotted(canvas: Canvas, area: _Area, names: Names) -> None:
                stroke_dasharray="2 4", title=names.dotted)  # fmt: skip
 
 
-def _limit(canvas: Canvas, area: _Area) -> None:
+def _limit(canvas: Canvas, area: _Area, names: Names) -> None:
     chart, made = area.chart, area.plot
     if chart.limit is None:
         return
     y = made.y(chart.limit)
     canvas.line(made.left, y, made.left + made.width, y, "s-no", width=2, dashes="6 4")  # fmt: skip
     if chart.limit_label:
-        label = f"{chart.limit_label} {chart.unit_name}"
+        label = names.limit or f"{chart.limit_label} {chart.unit_name}"
         canvas.text(made.left + 8, y - 8, label, class_="halo")
     if chart.end is None:
         return
