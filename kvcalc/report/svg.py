@@ -79,7 +79,9 @@ def _simulated(r: SimulateResult | Rows) -> list[Callable[[Canvas], None]]:
 
 def _report(r: ReportResult) -> list[Callable[[Canvas], None]]:
     """The pictures of a report's answers, one below the other, their tables left out."""
-    answers = (r.parts.fit or r.parts.size, r.parts.timeline, r.parts.waste, r.parts.compare)
+    traced = r.parts.simulated[:1]
+    answers = (r.parts.fit or r.parts.size, r.parts.timeline, r.parts.waste, *traced,
+               r.parts.compare)  # fmt: skip
     return [piece for a in answers if a is not None for piece in charts(a, tables=a is answers[0])]
 
 

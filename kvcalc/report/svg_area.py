@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from kvcalc.core.units import fixed, format_bytes
@@ -42,7 +43,7 @@ class _Area(NamedTuple):
 
 def draw(
     canvas: Canvas, chart: Chart, *, marks: Sequence[Mark] = (), names: Names | None = None,
-    y_name: str = "", height: float = HEIGHT,
+    y_name: str = "", height: float = HEIGHT, tips: Sequence[tuple[int, str]] = (),
 ) -> None:  # fmt: skip
     """The chart below what the canvas holds, then its legend."""
     names = names or Names()
@@ -70,6 +71,7 @@ def draw(
     _dotted(canvas, area, names)
     _marks(canvas, area, marks)
     _limit(canvas, area, names)
+    _tips(canvas, made, tips)
     canvas.close("g")
     canvas.height = made.bottom + 62
     _legend(canvas, chart, names)
@@ -133,6 +135,15 @@ def _dotted(canvas: Canvas, area: _Area, names: Names) -> None:
     )
     canvas.add("polyline", points=coordinates, class_="s-waste", stroke_width=2.5,
                stroke_dasharray="2 4", title=names.dotted)  # fmt: skip
+
+
+def _tips(canvas: Canvas, made: Plot, tips: Sequence[tuple[int, str]]) -> None:
+    """Strips that say what stands at the values they are nearest to."""
+    edges = [made.left, *(made.x((a + b) / 2) for (a, _), (b, _) in pairwise(tips))]
+    for (x, words), left, right in zip(tips, edges, [*edges[1:], made.left + made.width],
+                                       strict=False):  # fmt: skip
+        canvas.add("rect", x=left, y=made.top, width=max(right - left, 0.0), height=made.height,
+                   fill="transparent", title=words, data={"data_x": x})  # fmt: skip
 
 
 def _limit(canvas: Canvas, area: _Area, names: Names) -> None:

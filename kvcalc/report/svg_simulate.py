@@ -67,7 +67,15 @@ def _blocks(canvas: Canvas, r: SimulateResult) -> None:
         limit=limit, limit_label="pool",
     )  # fmt: skip
     names = Names("blocks in use", limit=f"pool of {pool:,} blocks")
-    svg_area.draw(canvas, chart, names=names, height=_HEIGHT)
+    svg_area.draw(canvas, chart, names=names, height=_HEIGHT, tips=_tips(r))
+
+
+def _tips(r: SimulateResult) -> list[tuple[int, str]]:
+    """What a reader sees who points at a step."""
+    words = "step {:,}: {:,} blocks in use, {:,} running, {:,} waiting"
+    return [
+        (s.step + 1, words.format(s.step, s.used_blocks, s.running, s.waiting)) for s in r.series
+    ]
 
 
 def _requests(canvas: Canvas, r: SimulateResult) -> None:
@@ -76,4 +84,5 @@ def _requests(canvas: Canvas, r: SimulateResult) -> None:
     first = (0, 0, 0 if waits else None)
     knots = (first, *((s.step + 1, s.running, s.waiting if waits else None) for s in r.series))
     chart = Chart(knots, "steps", "requests", 1, "")
-    svg_area.draw(canvas, chart, names=Names("running", "waiting"), height=_HEIGHT)
+    names = Names("running", "waiting")
+    svg_area.draw(canvas, chart, names=names, height=_HEIGHT, tips=_tips(r))
