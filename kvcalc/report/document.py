@@ -190,6 +190,12 @@ def keys(*entries: tuple[str, str, str]) -> tuple[Span, ...]:
     return tuple(spans)
 
 
+def is_heading(block: Paragraph) -> bool:
+    """Whether a paragraph is the heading of what follows: bold, from the margin."""
+    spans = spans_of(block.text)
+    return block.indent == 0 and len(spans) == 1 and spans[0].style == "bold"
+
+
 def spans_of(line: Line) -> tuple[Span, ...]:
     """A line as spans."""
     return (Span(line),) if isinstance(line, str) else line

@@ -15,6 +15,7 @@ from kvcalc.report.document import (
     Share,
     Table,
     Verdict,
+    is_heading,
     spans_of,
     text_of,
 )
@@ -124,9 +125,8 @@ def _verdict(block: Verdict) -> str:
 
 
 def _paragraph(block: Paragraph) -> str:
-    spans = spans_of(block.text)
-    if block.indent == 0 and len(spans) == 1 and spans[0].style == "bold":
-        return f'<h2 class="strong">{escape(spans[0].text)}</h2>'
+    if is_heading(block):
+        return f'<h2 class="strong">{escape(text_of(block.text))}</h2>'
     style = ' class="sub"' if block.indent < 0 else ""
     return f"<p{style}>{line_html(block.text)}</p>"
 

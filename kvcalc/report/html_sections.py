@@ -173,7 +173,8 @@ def changes(bind: Bind, r: ReportResult) -> str:
         cells += f"<td>{bind.text(f'c{n}.most')} {bind.text(f'c{n}.plus', 'small')}</td>"
         cells += bind.cell(f"c{n}.long") + bind.cell(f"c{n}.pool", "wide-only")
         rows.append(f"<tr {bind.attributes(f'c{n}.hidden')}>{cells}</tr>")
-    heads = [("option", "l"), ("requests", ""), ("longest", ""), ("pool GiB<br>per GPU", "wide-only")]
+    heads = [("option", "l"), ("requests", ""), ("longest", "")]
+    heads.append(("pool GiB<br>per GPU", "wide-only"))
     return section("Change one thing", bind.text("changes.lead"),
                    table("changes", heads, rows, sorts=True, caption="Single changes"),
                    copies="changes", more=bind.attributes("changes.hidden"))  # fmt: skip
