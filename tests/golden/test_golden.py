@@ -60,6 +60,13 @@ CASES: dict[str, tuple[int, str]] = {
     "gpus-show": (0, "gpus show h100"),
     "dtypes": (0, "dtypes"),
     "dtypes-show": (0, "dtypes show q8_0"),
+    "simulate": (0, ("simulate --blocks 500 --per-request --series 30 --trace poisson:rate=20,"
+                    "requests=20,prompt=900,output=60")),
+    "simulate-policies": (0, ("simulate --blocks 500 --max-context 2048 --policy naive,paged,exact"
+                             " --trace poisson:rate=20,requests=60,prompt=900,output=60")),
+    "workload": (0, "workload poisson:rate=20,requests=60,prompt=900,output=60"),
+    "explain": (0, "explain"),
+    "explain-paged": (0, "explain paged llama-3.1-8b"),
 }  # fmt: skip
 #: Name → ending and options.
 FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -71,6 +78,10 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     "csv": (".csv", ("-f", "csv")),
     "md": (".md", ("-f", "md")),
 }
+#: One of each command, as a picture and as the answer's part of a page.
+PICTURED = ("compare", "dtypes-show", "engines-show", "explain-paged", "fit-no", "fit-gpus", "gpus",
+            "models-show", "simulate", "size-window", "speed", "timeline-memory", "tradeoff",
+            "waste", "workload")  # fmt: skip
 #: Entries kept of a longer list.
 LONG, KEPT = 24, 6
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -87,12 +98,16 @@ class Golden(Protocol):
 
 
 def output(case: str, form: str, columns: int = 80) -> str:
-    code, line = CASES[case]
-    words = line.split()
-    rules = ["--engine", "none"] if words[0] == "fit" and "--engine" not in words else []
-    answer = ask(*words, *rules, *FORMATS[form][1], columns=columns)
-    assert answer.code == code
+    answer = ask(*words_of(case), *FORMATS[form][1], columns=columns)
+    assert answer.code == CASES[case][0]
     return answer.text
+
+
+def words_of(case: str) -> list[str]:
+    """The command line; fit by the textbook where it does not say otherwise."""
+    words = CASES[case][1].split()
+    rules = ["--engine", "none"] if words[0] == "fit" and "--engine" not in words else []
+    return [*words, *rules]
 
 
 def shortened(value: Any) -> Any:
@@ -115,6 +130,28 @@ def kept(text: str, form: str) -> str:
     return text
 
 
+def page_of(case: str) -> str:
+    """What a page says, an element a line; its styles, scripts and data have tests of their own."""
+    text = ask(*words_of(case), "-f", "html").text
+    main = text[text.index("<main") : text.index("</main>")]
+    return main.replace("><", ">\n<") + "</main>\n"
+
+
+@pytest.mark.parametrize("case", PICTURED)
+def test_pages_are_as_committed(golden: Golden, case: str) -> None:
+    golden.check(f"{case}.html", page_of(case))
+
+
+@pytest.mark.parametrize("case", PICTURED)
+def test_pictures_are_as_committed(golden: Golden, case: str) -> None:
+    golden.check(f"{case}.svg", ask(*words_of(case), "-f", "svg").text)
+
+
+def test_every_command_has_a_page_and_a_picture() -> None:
+    elsewhere = {"check", "report"}
+    assert set(RESULTS) - elsewhere == {CASES[case][1].split()[0] for case in PICTURED}
+
+
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("case", CASES)
 def test_outputs_are_as_committed(golden: Golden, case: str, form: str) -> None:
@@ -122,12 +159,13 @@ def test_outputs_are_as_committed(golden: Golden, case: str, form: str) -> None:
 
 
 def test_no_other_file_is_committed(golden: Golden) -> None:
-    golden.only({f"{case}{ending}" for case in CASES for ending, _ in FORMATS.values()})
+    texts = {f"{case}{ending}" for case in CASES for ending, _ in FORMATS.values()}
+    golden.only(texts | {f"{case}.{form}" for case in PICTURED for form in ("html", "svg")})
 
 
 def test_every_command_has_its_goldens() -> None:
-    # Logs, pages and traces have goldens and tests of their own.
-    elsewhere = {"check", "report", "simulate", "workload"}
+    # Logs and reports have goldens and tests of their own.
+    elsewhere = {"check", "report"}
     assert set(RESULTS) - elsewhere == {line.split()[0] for _, line in CASES.values()}
 
 
