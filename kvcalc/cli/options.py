@@ -144,7 +144,7 @@ _ALL = (
     Option("window", ("--window",), "TOKENS", "a sliding window in every layer", LOAD),
     Option("keep", ("--keep",), "TOKENS", "tokens that eviction keeps", LOAD),
     Option("trace", ("--trace",), "FILE", "requests: JSON Lines or CSV, gzip or not, - for stdin; "
-           "or a spec like poisson:rate=5,prompt=1000,output=200", LOAD, repeat="",
+           "or a spec like poisson:rate=5,prompt=1K,output=200", LOAD, repeat="",
            completes="files"),
     Option("limit", ("--limit",), "N", "read at most so many requests", LOAD, "all"),
     Option("skip_bad", ("--skip-bad",), "", "count lines that are no request and go on", LOAD,

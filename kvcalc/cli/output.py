@@ -177,6 +177,11 @@ def _is_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
+def help_width() -> int:
+    """Cells of a line of help: 80, or what a narrower terminal has."""
+    return min(_terminal_size()[0], 80) if _is_terminal() else 80
+
+
 def _terminal_size() -> tuple[int, int]:
     import shutil  # noqa: PLC0415 - only the terminal format asks
 
