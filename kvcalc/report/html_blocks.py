@@ -181,8 +181,8 @@ def _cell(cell: Cell) -> str:
 def _is_glyphs(block: Table, i: int) -> bool:
     """Whether a column is a terminal's bar of glyphs, or one of two parts, which is a picture's."""
     cells = [row.cells[i] for row in block.rows]
-    one = any(isinstance(cell, Share) and not cell.beyond for cell in cells)
-    return block.columns[i].screen and not one
+    shares = [cell for cell in cells if isinstance(cell, Share)]
+    return block.columns[i].screen and not (shares and not any(c.beyond for c in shares))
 
 
 def _bar(block: Bar) -> str:
