@@ -87,7 +87,7 @@ def test_the_first_line_answers_alone(kvcalc: Kvcalc) -> None:
 
 def test_help_fits_a_narrow_terminal() -> None:
     """Examples alone may be wider, for they are to paste; at 80 nothing else is said."""
-    pasted = ("  kvcalc ", "  vllm ", "  docker ")
+    pasted = ("  kvcalc ", "  vllm ", "  docker ", "  echo ")
     for command in COMMANDS:
         for width in (40, 60, 80):
             text = command_help(spec_of(command), width)
