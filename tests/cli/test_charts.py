@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from kvcalc.cli.output import ASCII
 from tests.answers import ask
 
 ANSWERS = {
@@ -46,3 +47,17 @@ def test_charts_change_no_data(command: str) -> None:
     words = [*ANSWERS[command].split(), "--json"]
 
     assert ask(*words, "--no-chart").text == ask(*words, "--chart").text == ask(*words).text
+
+
+def test_ascii_has_every_glyph() -> None:
+    """The limit, what would not fit and the weights are told apart; nothing becomes a ?."""
+    lines = (
+        "timeline llama-3.1-8b --prompt 4K --output 124K --gpu 4090", "explain attention gpt-2",
+        "explain paged gpt-2", "explain traps gpt-2", "speed llama-3.1-8b --gpu 4090",
+        "fit llama-3.1-8b --gpu 4090", "models --family mixtral", "size gemma-3-27b",
+    )  # fmt: skip
+    for line in lines:
+        text = ask(*line.split(), "-f", "text", "--color", "never").text.translate(ASCII)
+        assert text.isascii(), {c for c in text if not c.isascii()}
+    drawn = ask(*lines[0].split(), "-f", "text", "--color", "never").text.translate(ASCII)
+    assert {"-", "/", ":", "#"} <= set(drawn.split("GiB +")[0])
