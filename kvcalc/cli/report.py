@@ -15,7 +15,7 @@ SPEC = Spec(
         "skip_bad", "seed", "encoder_tokens", "allow_long_context", *KV, "weights", "weight_bytes",
         "block_size", "tp", "pp", "pp_layers", "dp", "dcp", "ep", *ENGINES, "trace_policy",
         "scheduler", "max_batched_tokens", "max_requests", "prefix_caching", "no_prefix_caching",
-        "clock", "step_seconds", *SHAPE,
+        "clock", "step_seconds", "chart", "no_chart", *SHAPE,
     ),
     lists=("context", "requests", "gpu", "gpus", "kv_dtype"),
     examples=(

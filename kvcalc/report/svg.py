@@ -108,11 +108,23 @@ def _timeline(canvas: Canvas, r: TimelineResult, *, tables: bool) -> None:
     if chart is not None:
         per_gpu = r.gpu is not None and r.gpu.count > 1
         marks = [_mark(r, m) for m in r.milestones if m.kind != "start"]
-        svg_area.draw(canvas, chart, marks=marks, y_name="on one GPU" if per_gpu else "")
+        y_name = "on one GPU" if per_gpu else ""
+        svg_area.draw(canvas, chart, marks=marks, y_name=y_name, tips=_points(r))
     canvas.height += 4
     for block in blocks:
         if tables and isinstance(block, Table):
             svg_table.table(canvas, block)
+
+
+def _points(r: TimelineResult) -> list[tuple[int, str]]:
+    """What a reader sees who points at a listed step."""
+    where = " on all GPUs" if r.gpu is not None and r.gpu.count > 1 else ""
+    by_x = {
+        (p.tokens if r.curve.unit == "tokens" else p.step):
+            f"step {p.step:,}: {p.tokens:,} tokens, {format_bytes(p.kv_bytes)}{where}"
+        for p in r.points
+    }  # fmt: skip
+    return sorted(by_x.items())
 
 
 def _mark(r: TimelineResult, m: Milestone) -> Mark:

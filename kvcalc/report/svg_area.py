@@ -69,9 +69,9 @@ def draw(
     _slack(canvas, area, names)
     _series(canvas, area, names)
     _dotted(canvas, area, names)
+    _tips(canvas, made, tips)
     _marks(canvas, area, marks)
     _limit(canvas, area, names)
-    _tips(canvas, made, tips)
     canvas.close("g")
     canvas.height = made.bottom + 62
     _legend(canvas, chart, names)

@@ -15,6 +15,7 @@ ANSWERS = {
     "waste": "waste llama-3.1-8b --request 500,3800,200 --max-context 4096",
     "simulate": "simulate --blocks 99 --trace poisson:rate=9,requests=9,prompt=9,output=9",
     "size": "size gemma-3-27b",
+    "report": "report llama-3.1-8b --gpu 4090 --engine none",
     "speed": "speed llama-3.1-8b --gpu 4090",
 }  # fmt: skip
 _DRAWN = re.compile("[█▒▓░┤└▁▂▃▄▅▆▇]")

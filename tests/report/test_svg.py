@@ -278,6 +278,18 @@ def test_pages_and_reservations_carry_the_jsons_numbers() -> None:
         assert points[x]["kv_bytes"] == used
 
 
+@pytest.mark.parametrize("case", ["timeline", "timeline-requests"])
+def test_pointing_at_the_curve_reads_its_listed_steps(case: str) -> None:
+    points = {p["step"]: p for p in data_of(case)["points"]}
+    strips = [el for el in parsed(case).iter(f"{SVG}rect") if "data-x" in el.attrib]
+    words = [el.findtext(f"{SVG}title") or "" for el in strips]
+
+    assert len(words) == len(points)
+    for text in words:
+        step, tokens = (int(n.replace(",", "")) for n in re.findall(r"[\d,]+\d|\d", text)[:2])
+        assert points[step]["tokens"] == tokens
+
+
 def hostile_model() -> Model:
     return replace(resolve.model_of("llama-3.1-8b"), name=HOSTILE, id=HOSTILE)
 
