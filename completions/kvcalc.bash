@@ -287,6 +287,9 @@ _kvcalc_names() {
         each_policy)
             names='naive pow2 exact paged'
             ;;
+        trace_policy)
+            names='naive pow2 exact paged'
+            ;;
         clock)
             names='seconds steps'
             ;;
@@ -308,19 +311,20 @@ _kvcalc_options() {
         size)
             options='-c,--context -n,--requests --request --encoder-tokens --shared-prefix
                 --prefix-copies !--include-mtp !--allow-long-context --kv-dtype --k-dtype --v-dtype
-                --dtype --weights --weight-bytes --block-size --tp --pp --pp-layers --dcp --engine
-                --engine-version --set --layers --kv-heads --head-dim --query-heads --value-dim
-                --parameters --max-context-length --group !-f,--format !--json !-o,--output !--color
-                !-q,--quiet !-v,--verbose !-h,--help'
+                --dtype --weights --weight-bytes --block-size --tp --pp --pp-layers --dcp !--chart
+                !--no-chart --engine --engine-version --set --layers --kv-heads --head-dim
+                --query-heads --value-dim --parameters --max-context-length --group !-f,--format
+                !--json !-o,--output !--color !-q,--quiet !-v,--verbose !-h,--help'
             ;;
         fit)
             options='--gpu --gpu-memory --gpus --utilization --reserve --kv-pool --kv-pool-tokens
                 -c,--context -n,--requests --average-context --shared-prefix --prefix-copies
                 --encoder-tokens !--allow-long-context --kv-dtype --k-dtype --v-dtype --dtype
                 --weights --weight-bytes --block-size --tp --pp --pp-layers --dp --dcp --ep --price
-                !--solve !--all !--why --engine --engine-version --set --layers --kv-heads
-                --head-dim --query-heads --value-dim --parameters --max-context-length --group
-                !-f,--format !--json !-o,--output !--color !-q,--quiet !-v,--verbose !-h,--help'
+                !--solve !--all !--why !--chart !--no-chart --engine --engine-version --set --layers
+                --kv-heads --head-dim --query-heads --value-dim --parameters --max-context-length
+                --group !-f,--format !--json !-o,--output !--color !-q,--quiet !-v,--verbose
+                !-h,--help'
             ;;
         timeline)
             options='--prompt --output --request --at --points --max-context --encoder-tokens
@@ -333,9 +337,9 @@ _kvcalc_options() {
         speed)
             options='--gpu --gpus --tp -c,--context -n,--requests --prompt --encoder-tokens
                 !--allow-long-context --weights --weight-bytes --kv-dtype --k-dtype --v-dtype
-                --dtype --layers --kv-heads --head-dim --query-heads --value-dim --parameters
-                --max-context-length --group !-f,--format !--json !-o,--output !--color !-q,--quiet
-                !-v,--verbose !-h,--help'
+                --dtype !--chart !--no-chart --layers --kv-heads --head-dim --query-heads
+                --value-dim --parameters --max-context-length --group !-f,--format !--json
+                !-o,--output !--color !-q,--quiet !-v,--verbose !-h,--help'
             ;;
         offload)
             options='-c,--context -n,--requests --shared-prefix --requests-per-second --encoder-tokens
@@ -348,10 +352,10 @@ _kvcalc_options() {
         waste)
             options='--request !--trace --limit !--skip-bad --seed --max-context --slots --waste-fraction
                 --encoder-tokens !--allow-long-context --kv-dtype --k-dtype --v-dtype --dtype
-                --weights --weight-bytes --block-size --pool --gpu --gpus --policy --layers
-                --kv-heads --head-dim --query-heads --value-dim --parameters --max-context-length
-                --group !-f,--format !--json !-o,--output !--color !-q,--quiet !-v,--verbose
-                !-h,--help'
+                --weights --weight-bytes --block-size --pool --gpu --gpus --policy !--chart
+                !--no-chart --layers --kv-heads --head-dim --query-heads --value-dim --parameters
+                --max-context-length --group !-f,--format !--json !-o,--output !--color !-q,--quiet
+                !-v,--verbose !-h,--help'
             ;;
         compare)
             options='-c,--context -n,--requests --request --max-context --shared-prefix --prefix-copies
@@ -391,12 +395,14 @@ _kvcalc_options() {
         report)
             options='--gpu --gpu-memory --gpus --utilization --reserve --kv-pool --kv-pool-tokens
                 -c,--context -n,--requests --average-context --shared-prefix --prefix-copies
-                --prompt --output --request --at --max-context --encoder-tokens
-                !--allow-long-context --kv-dtype --k-dtype --v-dtype --dtype --weights
-                --weight-bytes --block-size --tp --pp --pp-layers --dp --dcp --ep --engine
-                --engine-version --set --layers --kv-heads --head-dim --query-heads --value-dim
-                --parameters --max-context-length --group !-f,--format !--json !-o !--color
-                !-q,--quiet !-v,--verbose !-h,--help'
+                --prompt --output --request --at --max-context !--trace --requests-per-second
+                --limit !--skip-bad --seed --encoder-tokens !--allow-long-context --kv-dtype
+                --k-dtype --v-dtype --dtype --weights --weight-bytes --block-size --tp --pp
+                --pp-layers --dp --dcp --ep --engine --engine-version --set --policy --scheduler
+                --max-batched-tokens --max-requests !--prefix-caching !--no-prefix-caching --clock
+                --step-seconds !--chart !--no-chart --layers --kv-heads --head-dim --query-heads
+                --value-dim --parameters --max-context-length --group !-f,--format !--json !-o
+                !--color !-q,--quiet !-v,--verbose !-h,--help'
             ;;
         explain)
             options='-c,--context --gpu --weights --weight-bytes --encoder-tokens --kv-dtype --k-dtype
@@ -446,6 +452,8 @@ _kvcalc_value() {
             kind=each_policy comma=1 ;;
         simulate:--solve)
             kind=solve_load ;;
+        report:--policy)
+            kind=trace_policy comma=1 ;;
         *:--agents | *:--at | *:--average-context | *:--bandwidth | *:--block-size | \
             *:--blocks | *:--cache-block-seq-len | *:--cache-blocks | \
             *:--cache-max-entry-count | *:--cache-ram | *:--chunk-size | \

@@ -33,7 +33,11 @@ PICTURES = {
     "size": Picture("kvcalc size llama-3.1-70b", 84),
     "size-window": Picture("kvcalc size gemma-3-27b -c 8K,32K,128K", 84),
     "timeline": Picture("kvcalc timeline llama-3.1-8b --prompt 4096 --output 126976 --gpu 4090"),
-    "budget": Picture("kvcalc fit llama-3.1-70b --weights awq --gpu a100-80 --engine vllm -n 20"),
+    "budget": Picture("kvcalc fit llama-3.1-70b --gpu h100 --weights int4 -c 4096"),
+    "simulate": Picture(
+        "kvcalc simulate llama-3.1-8b --gpu a100-40"
+        " --trace poisson:rate=6,requests=400,prompt=3200,output=300"
+    ),
     "waste": Picture(
         "kvcalc waste llama-3.1-70b --request 500,3800,200 --max-context 4096 --pool 45GiB"
     ),

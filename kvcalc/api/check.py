@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kvcalc import resolve
 from kvcalc.api.auto import takes_auto
 from kvcalc.api.check_context import buffers_of
 from kvcalc.api.check_exact import exact_of
@@ -21,7 +20,7 @@ from kvcalc.core.size import model_info
 from kvcalc.logs.facts import Fact, Log, Refusal
 from kvcalc.logs.profile import Measured, profile_text
 from kvcalc.logs.reader import read_log
-from kvcalc.resolve import Count
+from kvcalc.shape import Count, Shape
 
 
 @takes_auto
@@ -67,7 +66,7 @@ def check(
         KvcalcError: With `.code`, `.message` and `.hint` when it cannot answer.
     """
     asked = {k: v for k, v in locals().items() if v is not None and k not in {"log", "set"}}
-    shape = resolve.Shape(
+    shape = Shape(
         layers, kv_heads, head_dim, query_heads, value_dim, parameters, max_context_length, group
     )
     if not isinstance(log, str) or not log:

@@ -13,6 +13,7 @@ from kvcalc.core.results.base import WeightInfo
 from kvcalc.core.results.check import Assumed
 from kvcalc.launch.names import candidates
 from kvcalc.logs.facts import Log
+from kvcalc.shape import Shape
 
 #: Formats of the weights that a model's name tells, the first that fits.
 _FORMATS = (
@@ -24,7 +25,7 @@ _SIXTEEN_BITS = frozenset({"bf16", "fp16"})
 
 
 def model_of(
-    log: Log, name: str | Model | None, shape: resolve.Shape, assumed: list[Assumed]
+    log: Log, name: str | Model | None, shape: Shape, assumed: list[Assumed]
 ) -> Model | None:
     """The model asked for, else the one in the log's own metadata, else the one it names."""
     if name is not None or shape.given():

@@ -20,6 +20,7 @@ from kvcalc.core.results.check import Assumed
 from kvcalc.core.shard import Parallel
 from kvcalc.core.units import MAX_COUNT, format_bytes, parse_bytes, parse_count, parse_share
 from kvcalc.logs.facts import Log
+from kvcalc.shape import Shape
 
 #: What an engine calls the settings of a plan.
 _VLLM = {
@@ -69,7 +70,7 @@ class Setup(NamedTuple):
     why_not: str = ""
 
 
-def setup_of(log: Log, asked: dict[str, Any], shape: resolve.Shape) -> Setup:
+def setup_of(log: Log, asked: dict[str, Any], shape: Shape) -> Setup:
     """The setup that log and options describe; options win.
 
     Raises:

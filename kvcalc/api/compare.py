@@ -9,7 +9,7 @@ from kvcalc.core import compare as core
 from kvcalc.core.model import Model
 from kvcalc.core.results.compare import CompareResult
 from kvcalc.core.units import parse_count
-from kvcalc.resolve import Count
+from kvcalc.shape import Count, Shape
 
 
 def compare(
@@ -54,7 +54,7 @@ def compare(
     Raises:
         KvcalcError: With `.code`, `.message` and `.hint` when it cannot answer.
     """
-    shape = resolve.Shape(
+    shape = Shape(
         layers, kv_heads, head_dim, query_heads, value_dim, parameters, max_context_length, group
     )
     found = resolve.model_of(model, shape, encoder_tokens)

@@ -15,7 +15,7 @@ from kvcalc.core.size import model_info
 from kvcalc.core.units import shown
 from kvcalc.explain.subject import Subject
 from kvcalc.explain.topics import ALL, TOPICS, listed, page_of
-from kvcalc.resolve import Count
+from kvcalc.shape import Count, Shape
 
 #: The article's own example, and the GPU most plans are made for.
 DEFAULT_MODEL, DEFAULT_GPU = "llama-3.1-70b", "h100-sxm"
@@ -57,7 +57,7 @@ def explain(
         KvcalcError: With `.code`, `.message` and `.hint` when it cannot answer.
     """
     topic, model = _sorted(topic, model)
-    shape = resolve.Shape(
+    shape = Shape(
         layers, kv_heads, head_dim, query_heads, value_dim, parameters, max_context_length, group
     )
     if model is None and not shape.given():

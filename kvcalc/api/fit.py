@@ -16,7 +16,7 @@ from kvcalc.core import fit as core
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.results.fit import FitList, FitResult
-from kvcalc.resolve import Count
+from kvcalc.shape import Count, Shape
 
 
 @takes_auto
@@ -82,7 +82,7 @@ def fit(
         KvcalcError: With `.code`, `.message` and `.hint` when it cannot answer.
     """
     asked = {k: v for k, v in locals().items() if v is not None and v is not False and v != ()}
-    shape = resolve.Shape(
+    shape = Shape(
         layers, kv_heads, head_dim, query_heads, value_dim, parameters, max_context_length, group
     )
     known_pool = kv_pool is not None or kv_pool_tokens is not None

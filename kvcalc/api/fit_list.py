@@ -25,6 +25,7 @@ from kvcalc.core.results.fit import Candidate, FitList, GpuInfo, LeftOut
 from kvcalc.core.shard import Parallel
 from kvcalc.core.size import model_info
 from kvcalc.core.units import GIB, parse_count
+from kvcalc.shape import Shape
 
 #: Counts tried of each GPU; machines come in these.
 COUNTS = (1, 2, 4, 8)
@@ -37,7 +38,7 @@ _ANY = Model(
 )  # fmt: skip
 
 
-def list_fits(asked: dict[str, Any], shape: resolve.Shape, *, no_model: bool) -> FitList:
+def list_fits(asked: dict[str, Any], shape: Shape, *, no_model: bool) -> FitList:
     """Every GPU for the model, or every model for the GPU, best first.
 
     Raises:
@@ -49,7 +50,7 @@ def list_fits(asked: dict[str, Any], shape: resolve.Shape, *, no_model: bool) ->
     return _models(asked) if no_model else _gpus(asked, shape)
 
 
-def _gpus(asked: dict[str, Any], shape: resolve.Shape) -> FitList:
+def _gpus(asked: dict[str, Any], shape: Shape) -> FitList:
     from kvcalc.catalog.gpus import load_all_gpus  # noqa: PLC0415 - only lists load them all
 
     model = resolve.model_of(asked.get("model"), shape, asked.get("encoder_tokens"))

@@ -16,7 +16,7 @@ from kvcalc.core.model import Model
 from kvcalc.core.results.fit import GpuInfo, GpuMember
 from kvcalc.core.shard import Parallel
 from kvcalc.core.units import parse_bytes, parse_count, parse_share, shown
-from kvcalc.resolve import Count
+from kvcalc.shape import Count
 
 if TYPE_CHECKING:
     from kvcalc.catalog.gpus import Gpu

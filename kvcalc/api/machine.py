@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.units import parse_count
-from kvcalc.resolve import Count
+from kvcalc.shape import Count
 
 #: Ranks beyond this are a typing error.
 _MOST = 65_536

@@ -19,7 +19,7 @@ from kvcalc.core.results.speed import SpeedGpu
 from kvcalc.core.shard import Parallel
 from kvcalc.core.units import format_bytes, parse_bytes, parse_count, shown
 from kvcalc.engines import host_pools
-from kvcalc.resolve import Count
+from kvcalc.shape import Count, Shape
 
 if TYPE_CHECKING:
     from kvcalc.catalog.gpus import Gpu
@@ -78,7 +78,7 @@ def offload(
     Raises:
         KvcalcError: With `.code`, `.message` and `.hint` when it cannot answer.
     """
-    shape = resolve.Shape(
+    shape = Shape(
         layers, kv_heads, head_dim, query_heads, value_dim, parameters, max_context_length, group
     )
     found = resolve.model_of(model, shape, encoder_tokens)

@@ -8,11 +8,12 @@ from kvcalc import resolve
 from kvcalc.api.auto import takes_auto
 from kvcalc.api.report_parts import Question, parts_of, question_of
 from kvcalc.api.report_plans import Deployment, Points, deployment, ladder, plan_table
+from kvcalc.api.report_trace import TRACE_OPTIONS, checked, simulated, simulations
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.results.report import Assumption, LeftOutPlan, ReportResult
 from kvcalc.core.size import model_info
-from kvcalc.resolve import Count
+from kvcalc.shape import Count, Shape
 
 #: Combinations of machines and storages that one page can show.
 MAX_PLANS = 24
@@ -61,6 +62,19 @@ def report(
     request: str | Sequence[str] = (),
     at: Count | Sequence[Count] = (),
     max_context: Count | None = None,
+    trace: str | None = None,
+    policy: str | Sequence[str] = (),
+    requests_per_second: str | float | None = None,
+    limit: Count | None = None,
+    skip_bad: bool = False,
+    seed: Count | None = None,
+    scheduler: str | None = None,
+    max_batched_tokens: Count | None = None,
+    max_requests: Count | None = None,
+    prefix_caching: bool = False,
+    no_prefix_caching: bool = False,
+    clock: str | None = None,
+    step_seconds: str | float | None = None,
     layers: Count | None = None,
     kv_heads: Count | None = None,
     head_dim: Count | None = None,
@@ -82,20 +96,23 @@ def report(
         requests: The load; the first is the question.
         prompt: With `output`, the request that is shown step by step.
         request: Requests as "P:O", whose lengths allocation is judged by.
+        trace: As in `kvcalc.simulate`, whose options it takes too: every plan serves its requests.
 
     Raises:
         KvcalcError: With `.code`, `.message` and `.hint` when it cannot answer.
     """
     given = {k: v for k, v in locals().items() if v is not None and v is not False and v != ()}
-    shape = resolve.Shape(
+    shape = Shape(
         layers, kv_heads, head_dim, query_heads, value_dim, parameters, max_context_length, group
     )
     found = resolve.model_of(model, shape, encoder_tokens)
-    question = question_of(found, given)
+    checked(given)
+    question = question_of(found, {k: v for k, v in given.items() if k not in TRACE_OPTIONS})
     deployments, left_out = _deployments(found, question)
     points = _points(found, question, deployments)
     tables = tuple(plan_table(d, points, question.ask(d.asked)) for d in deployments)
     parts = parts_of(question, points, [d.plan.storage for d in deployments])
+    data, answers = simulations(found, given, deployments)
     return ReportResult(
         model=model_info(found),
         weights=deployments[0].plan.weights,
@@ -110,9 +127,13 @@ def report(
         savings=parts.savings,
         allocations=parts.allocations,
         steps=parts.steps,
+        simulations=data,
         assumptions=tuple(Assumption(*a) for a in question.assumed),
-        line=question.line,
-        parts=parts.answers,
+        line=question._replace(given=given).line,
+        parts=parts.answers._replace(simulated=answers),
+        warnings=tuple(
+            dict.fromkeys(w for r in simulated(next(iter(answers), None)) for w in r.warnings)
+        ),
     )
 
 

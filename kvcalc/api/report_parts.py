@@ -152,12 +152,15 @@ def question_of(model: Model, given: Mapping[str, Any]) -> Question:
 
 
 def _single(model: Model, given: Mapping[str, Any], context: int) -> tuple[int, int]:
-    """The request shown step by step: as given, or the context, decoded to the maximum."""
+    """The request shown step by step: as given, or the context, decoded to the maximum there is."""
     if "prompt" in given:
         return parse_count(given["prompt"], "--prompt"), parse_count(
             given["output"], "--output", minimum=0
         )
     most = max(model.max_context_tokens or 4 * context, context)
+    if "max_context" in given:
+        most = min(most, parse_count(given["max_context"], "--max-context"))
+        context = min(context, most)
     prompt = context if context < most else max(most // 2, 1)
     return prompt, most - prompt
 

@@ -16,7 +16,7 @@ from kvcalc.core.results.rows import Rows, WhatIfRow
 from kvcalc.core.results.simulate import SimulateResult
 from kvcalc.core.simulate.run import SCHEDULERS
 from kvcalc.core.units import shown
-from kvcalc.resolve import Count
+from kvcalc.shape import Count, Shape
 
 
 @takes_auto
@@ -98,7 +98,7 @@ def simulate(
     _one_of(scheduler, SCHEDULERS, "--scheduler", "scheduler")
     if prefix_caching and no_prefix_caching:
         raise KvcalcError("usage", "--prefix-caching and --no-prefix-caching", "give one of them")
-    shape = resolve.Shape(
+    shape = Shape(
         layers, kv_heads, head_dim, query_heads, value_dim, parameters, max_context_length, group
     )
     found = None

@@ -45,7 +45,7 @@ class Load:
         if not trace:
             raise KvcalcError(
                 "usage", "--trace is missing: which requests?",
-                "a file, - for stdin, or poisson:rate=5,prompt=1000,output=200",
+                "a file, - for stdin, or poisson:rate=5,prompt=1K,output=200",
             )  # fmt: skip
         limit, seed = asked.get("limit"), asked.get("seed")
         self.workload = open_workload(

@@ -14,7 +14,7 @@ from kvcalc.core.results.base import EngineInfo, Warn
 from kvcalc.core.results.size import SizeResult, Stored
 from kvcalc.core.shard import Parallel
 from kvcalc.core.units import parse_count
-from kvcalc.resolve import Count
+from kvcalc.shape import Count, Shape
 
 
 def size(
@@ -64,7 +64,7 @@ def size(
     Raises:
         KvcalcError: With `.code`, `.message` and `.hint` when it cannot answer.
     """
-    shape = resolve.Shape(
+    shape = Shape(
         layers, kv_heads, head_dim, query_heads, value_dim, parameters, max_context_length, group
     )
     found = resolve.model_of(model, shape, encoder_tokens)

@@ -14,7 +14,7 @@ from kvcalc.core.model import Model
 from kvcalc.core.results.base import WeightInfo
 from kvcalc.core.results.speed import SpeedGpu, SpeedResult
 from kvcalc.core.units import parse_count
-from kvcalc.resolve import Count
+from kvcalc.shape import Count, Shape
 
 if TYPE_CHECKING:
     from kvcalc.catalog.gpus import Gpu
@@ -59,7 +59,7 @@ def speed(
     Raises:
         KvcalcError: With `.code`, `.message` and `.hint` when it cannot answer.
     """
-    shape = resolve.Shape(
+    shape = Shape(
         layers, kv_heads, head_dim, query_heads, value_dim, parameters, max_context_length, group
     )
     found = resolve.model_of(model, shape, encoder_tokens)

@@ -13,7 +13,7 @@ from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.results.timeline import Machine, Request, TimelineResult
 from kvcalc.core.units import parse_bytes, parse_count, shown
-from kvcalc.resolve import Count
+from kvcalc.shape import Count, Shape
 
 
 @takes_auto
@@ -70,7 +70,7 @@ def timeline(
     Raises:
         KvcalcError: With `.code`, `.message` and `.hint` when it cannot answer.
     """
-    shape = resolve.Shape(
+    shape = Shape(
         layers, kv_heads, head_dim, query_heads, value_dim, parameters, max_context_length, group
     )
     found = resolve.model_of(model, shape, encoder_tokens)

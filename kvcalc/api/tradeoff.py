@@ -9,7 +9,7 @@ from kvcalc.core import tradeoff as core
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.results.tradeoff import TradeoffResult
-from kvcalc.resolve import Count
+from kvcalc.shape import Count, Shape
 
 
 def tradeoff(
@@ -43,7 +43,7 @@ def tradeoff(
     Raises:
         KvcalcError: With `.code`, `.message` and `.hint` when it cannot answer.
     """
-    shape = resolve.Shape(
+    shape = Shape(
         layers, kv_heads, head_dim, query_heads, value_dim, parameters, max_context_length, group
     )
     found = resolve.model_of(model, shape, encoder_tokens)

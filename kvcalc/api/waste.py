@@ -15,7 +15,7 @@ from kvcalc.core.model import Model
 from kvcalc.core.results.base import Warn, WeightInfo
 from kvcalc.core.results.waste import PoolSource, TraceUse, WasteResult
 from kvcalc.core.units import parse_bytes, parse_count, parse_share, shown
-from kvcalc.resolve import Count
+from kvcalc.shape import Count, Shape
 
 
 @takes_auto
@@ -69,7 +69,7 @@ def waste(
     Raises:
         KvcalcError: With `.code`, `.message` and `.hint` when it cannot answer.
     """
-    shape = resolve.Shape(
+    shape = Shape(
         layers, kv_heads, head_dim, query_heads, value_dim, parameters, max_context_length, group
     )
     lengths = [request] if isinstance(request, (int, str)) else list(request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.results.workload import WorkloadResult
 from kvcalc.core.units import parse_count
-from kvcalc.resolve import Count
+from kvcalc.shape import Count
 from kvcalc.workloads import open_workload
 from kvcalc.workloads.statistics import statistics
 
@@ -23,7 +23,7 @@ def workload(
 
     Args:
         trace: A file, "-" for standard input, or a spec like
-            "poisson:rate=5,prompt=1000,output=200".
+            "poisson:rate=5,prompt=1K,output=200".
         cache_blocks: Blocks of the LRU that prompts are replayed through; 0 is endless.
         block_size: Tokens of a block, where the trace names prefixes instead of hashing blocks.
         limit: Read at most so many requests.
@@ -36,7 +36,7 @@ def workload(
     if not trace:
         raise KvcalcError(
             "usage", "FILE is missing: which requests?",
-            "a trace, - for stdin, or poisson:rate=5,prompt=1000,output=200",
+            "a trace, - for stdin, or poisson:rate=5,prompt=1K,output=200",
         )  # fmt: skip
     opened = open_workload(
         trace,

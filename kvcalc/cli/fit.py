@@ -12,7 +12,8 @@ SPEC = Spec(
         "gpu", "gpu_memory", "gpus", "utilization", "reserve", "kv_pool", "kv_pool_tokens",
         "context", "requests", "average_context", "shared_prefix", "prefix_copies",
         "encoder_tokens", "allow_long_context", *KV, "weights", "weight_bytes", "block_size",
-        "tp", "pp", "pp_layers", "dp", "dcp", "ep", "price", "solve", "all", "why", *ENGINES,
+        "tp", "pp", "pp_layers", "dp", "dcp", "ep", "price", "solve", "all", "why", "chart",
+        "no_chart", *ENGINES,
         *SHAPE,
     ),
     examples=(

@@ -54,7 +54,7 @@ def _overview(argv: list[str]) -> int:
     from kvcalc.cli.help import overview  # noqa: PLC0415 - it loads every command
 
     if {"-h", "--help"} & set(argv):
-        output.write_stdout(overview() + "\n")
+        output.write_stdout(overview(output.help_width()) + "\n")
         return YES
     if argv:
         _known(None)
@@ -106,7 +106,8 @@ def parse(spec: Spec, words: list[str]) -> dict[str, Any] | None:
     if asked := _ASKS.intersection(_options_of(words)):
         from kvcalc.cli.help import command_help  # noqa: PLC0415
 
-        said = f"kvcalc {__version__}" if asked == {"--version"} else command_help(spec)
+        version = asked == {"--version"}
+        said = f"kvcalc {__version__}" if version else command_help(spec, output.help_width())
         output.write_stdout(said + "\n")
         return None
     import typer  # noqa: PLC0415 - --version and help of kvcalc must not wait for it

@@ -20,9 +20,10 @@ _ENDINGS = {".txt": "plain", ".json": "json", ".jsonl": "jsonl", ".csv": "csv", 
 #: Glyphs for an output that cannot write them.
 ASCII = str.maketrans({
     "≈": "~", "×": "x", "–": "-", "−": "-", "…": "...", "▸": ">", "✓": "ok", "✗": "x",
-    "▒": ":", "▓": "%", "█": "#", "░": "-", "·": ".", "╌": "-", "─": "-", "\u00a0": " ",
+    "▒": ":", "▓": "%", "█": "#", "░": "/", "·": ".", "╌": "-", "─": "-", "\u00a0": " ",
     "▏": " ", "▎": " ", "▍": " ", "▌": "#", "▋": "#", "▊": "#", "▉": "#", "≤": "<=", "≥": ">=",
     "▁": " ", "▂": " ", "▃": " ", "▄": "#", "▅": "#", "▆": "#", "▇": "#", "▾": "v",
+    "→": "->", "“": '"', "”": '"', "µ": "u", "ᵀ": "T", "√": "sqrt ", "³": "3",
     "⁹": "9", "└": "+", "┘": "+", "│": "|", "┤": "|", "┴": "+",
 })  # fmt: skip
 
@@ -43,6 +44,9 @@ class Output:
             self.file = "-"
         self.quiet = bool(options.pop("quiet", False))
         self.verbose = bool(options.pop("verbose", False))
+        chart, no_chart = options.pop("chart", None), options.pop("no_chart", None)
+        #: Whether charts and bars are drawn: as asked, else on a terminal.
+        self.charts: bool | None = True if chart else False if no_chart else None
         color = options.pop("color", None) or "auto"
         if color not in {"auto", "always", "never"}:
             raise KvcalcError("usage", f"--color {shown(color)}", "auto, always or never")
@@ -62,7 +66,8 @@ class Output:
         if self.file not in {None, "-"}:
             ending = os.path.splitext(self.file or "")[1].lower()
             return _ENDINGS.get(ending, "plain")
-        return "text" if self.color == "always" or _is_terminal() or self._forced() else "plain"
+        wanted = self.color == "always" or self.charts or _is_terminal() or self._forced()
+        return "text" if wanted else "plain"
 
     def _forced(self) -> bool:
         return (
@@ -94,13 +99,16 @@ class Output:
             from kvcalc.report import data  # noqa: PLC0415
 
             return data.csv(result) if self.format == "csv" else data.jsonl(result)
-        if self.format != "text":
+        if self.format != "text" and not (self.format == "plain" and self.charts):
             return self._rendered(result)
         from kvcalc.report import text  # noqa: PLC0415
 
         width, height = _terminal_size()
-        shown_height = height if _is_terminal() and self.file in {None, "-"} else None
-        return text.render(result, width=width, height=shown_height, colour=self.colour)
+        return text.render(
+            result, width=width,
+            height=height if _is_terminal() and self.file in {None, "-"} else None,
+            colour=self.colour and self.format == "text", charts=self.charts is not False,
+        )  # fmt: skip
 
     def _rendered(self, result: Result) -> str | bytes:
         """By the module named after the format."""
@@ -168,6 +176,11 @@ def _stdout_failed(error: OSError) -> KvcalcError:
 
 def _is_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
+
+
+def help_width() -> int:
+    """Cells of a line of help: 80, or what a narrower terminal has."""
+    return min(_terminal_size()[0], 80) if _is_terminal() else 80
 
 
 def _terminal_size() -> tuple[int, int]:

@@ -12,8 +12,8 @@ SPEC = Spec(
         "context", "requests", "request", "encoder_tokens", "shared_prefix", "prefix_copies",
         "include_mtp",
         "allow_long_context",
-        *KV, "weights", "weight_bytes", "block_size", "tp", "pp", "pp_layers", "dcp", *ENGINES,
-        *SHAPE,
+        *KV, "weights", "weight_bytes", "block_size", "tp", "pp", "pp_layers", "dcp", "chart",
+        "no_chart", *ENGINES, *SHAPE,
     ),
     lists=("context",),
     examples=(

@@ -10,7 +10,7 @@ SPEC = Spec(
     "how fast at most: bandwidth and FLOPs",
     (
         "gpu", "gpus", "tp", "context", "requests", "prompt", "encoder_tokens",
-        "allow_long_context", "weights", "weight_bytes", *KV, *SHAPE,
+        "allow_long_context", "weights", "weight_bytes", *KV, "chart", "no_chart", *SHAPE,
     ),
     examples=(
         ("kvcalc speed llama-3.1-70b --weights awq --gpu a100-80 -c 4096 -n 26", "a full GPU"),

@@ -21,7 +21,8 @@ _FUNCTIONS = frozenset({
     "dtypes",
 })  # fmt: skip
 _SCREEN = frozenset({
-    "format", "json", "output_file", "color", "quiet", "verbose", "chart", "names", "id", "force",
+    "format", "json", "output_file", "color", "quiet", "verbose", "chart", "no_chart", "names",
+    "id", "force",
 })  # fmt: skip
 
 

@@ -12,7 +12,7 @@ SPEC = Spec(
         "request", "trace", "limit", "skip_bad", "seed", "max_context", "slots", "waste_fraction",
         "encoder_tokens",
         "allow_long_context", *KV, "weights", "weight_bytes", "block_size", "pool", "gpu", "gpus",
-        "policy", *SHAPE,
+        "policy", "chart", "no_chart", *SHAPE,
     ),
     examples=(
         (

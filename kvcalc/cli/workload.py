@@ -11,7 +11,7 @@ SPEC = Spec(
     "workload",
     "what a trace asks for",
     ("cache_blocks", "block_size", "limit", "skip_bad", "seed"),
-    argument=("FILE", "a trace, - for stdin, or poisson:rate=5,prompt=1000,output=200", "files"),
+    argument=("FILE", "a trace, - for stdin, or poisson:rate=5,prompt=1K,output=200", "files"),
     examples=(
         ("kvcalc workload conv.csv", "rates, percentiles, shared prefixes"),
         ("kvcalc workload mooncake.jsonl --cache-blocks 10000,50000,0",

@@ -17,7 +17,8 @@ from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.results.base import KvDtype
 from kvcalc.core.results.compare import Assumed, CompareResult, LeftOut, Technique
-from kvcalc.core.size import block_bytes, model_info, shared_bytes
+from kvcalc.core.sharing import shared_bytes
+from kvcalc.core.size import block_bytes, model_info
 
 #: Formats of K and V that get a row, in this order; the rest differ little from one of them.
 FORMATS = ("fp8", "int8_per_token_head", "int4_per_token_head", "nvfp4", "q8_0", "q4_0")

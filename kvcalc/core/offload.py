@@ -32,7 +32,8 @@ from kvcalc.core.results.offload import (
 )
 from kvcalc.core.results.size import Gpus
 from kvcalc.core.results.speed import SpeedGpu
-from kvcalc.core.size import model_info, shared_bytes
+from kvcalc.core.sharing import shared_bytes
+from kvcalc.core.size import model_info
 
 #: A rank's or all ranks' bytes: how a size or a bandwidth was meant.
 RANK, TOTAL = "rank", "total"

@@ -10,6 +10,10 @@ Source: vLLM's and SGLang's prefix caching, whose block hashes include the adapt
 
 from __future__ import annotations
 
+from kvcalc.core import shard
+from kvcalc.core.cache import Compressed, Cross, bend_of
+from kvcalc.core.dtypes import Storage
+from kvcalc.core.model import Model
 from kvcalc.core.units import LONGEST
 
 
@@ -25,3 +29,22 @@ def most(room: int, one: int, shared: int, copies: int = 1) -> int:
     if room < copies * one:
         return room // one
     return LONGEST if one <= shared else (room - copies * shared) // (one - shared)
+
+
+def shared_bytes(model: Model, storage: Storage, tokens: int, prefix: int, dcp: int = 1) -> int:
+    """Bytes of one request of `tokens` that lie within its first `prefix` tokens.
+
+    On one of `dcp` context ranks: its part of both, but for layers whose tokens stay together.
+    """
+    total = 0
+    for group in model.groups:
+        bend = bend_of(group.cache)
+        held = shard.rank_tokens(group.cache, tokens, dcp)
+        ours = prefix if held == tokens else prefix // dcp
+        first_kept = max(0, held - bend) if bend is not None else 0
+        kept = max(0, min(ours, held) - first_kept)
+        if isinstance(group.cache, Compressed):
+            kept //= group.cache.ratio
+        if not isinstance(group.cache, Cross):
+            total += len(group.layers) * kept * group.cache.entry_bytes(storage)
+    return total

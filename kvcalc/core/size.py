@@ -25,7 +25,7 @@ from kvcalc.core.results.size import (
     SizeResult,
     Stored,
 )
-from kvcalc.core.sharing import held
+from kvcalc.core.sharing import held, shared_bytes
 from kvcalc.core.units import cdiv, pad
 
 
@@ -147,25 +147,6 @@ def _profile(model: Model, storage: Storage, parallel: shard.Parallel) -> Profil
 def _prefix(tokens: int | None, context: int, block_size: int) -> int:
     """Only whole blocks are shared: 1,000 tokens in blocks of 16 share 992."""
     return min(tokens or 0, context) // block_size * block_size
-
-
-def shared_bytes(model: Model, storage: Storage, tokens: int, prefix: int, dcp: int = 1) -> int:
-    """Bytes of one request of `tokens` that lie within its first `prefix` tokens.
-
-    On one of `dcp` context ranks: its part of both, but for layers whose tokens stay together.
-    """
-    total = 0
-    for group in model.groups:
-        bend = bend_of(group.cache)
-        held = shard.rank_tokens(group.cache, tokens, dcp)
-        ours = prefix if held == tokens else prefix // dcp
-        first_kept = max(0, held - bend) if bend is not None else 0
-        kept = max(0, min(ours, held) - first_kept)
-        if isinstance(group.cache, Compressed):
-            kept //= group.cache.ratio
-        if not isinstance(group.cache, Cross):
-            total += len(group.layers) * kept * group.cache.entry_bytes(storage)
-    return total
 
 
 def _context(

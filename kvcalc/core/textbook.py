@@ -11,7 +11,8 @@ from kvcalc.core.model import Model
 from kvcalc.core.plan import BASIS, Change, Plan, RankPlan, rank_plan, seats
 from kvcalc.core.results.base import EngineInfo
 from kvcalc.core.results.fit import BudgetLine, Limit
-from kvcalc.core.size import block_bytes, shared_bytes
+from kvcalc.core.sharing import shared_bytes
+from kvcalc.core.size import block_bytes
 from kvcalc.core.units import cdiv, pad
 
 #: Pages in which a prefix is shared; tokens alone are counted exactly.

@@ -69,10 +69,11 @@ def timeline(
     kv: Size = lru_cache(maxsize=None)(lambda n: model.bytes_at(n, storage))
     paged: Size = lru_cache(maxsize=None)(lambda n: block_bytes(model, storage, n, block_size))
     reserved = None if max_context is None else model.bytes_at(max_context, storage)
-    used = kv
+    used, pages = kv, paged
     if machine is not None and machine.count > 1:
         (rank,) = shard.stage_ranks(model, shard.Parallel(tp=machine.count))
         used = lru_cache(maxsize=None)(lambda n: rank.bytes_at(n, storage))
+        pages = lru_cache(maxsize=None)(lambda n: block_bytes(rank, storage, n, block_size))
     pool = None if machine is None else _pool(machine, weights, load.total(load.peak(used), used))
     end = None if pool is None else _memory_end(load, pool, used)
     crossed = None if weights.bytes is None else load.first_above(weights.bytes, kv)
@@ -105,7 +106,7 @@ def timeline(
         block_size=block_size,
         max_context_tokens=max_context,
         engine=EngineInfo("none"),
-        curve=_curve(load, model, used, max_context, machine, weights, pool),
+        curve=_curve(load, model, (used, pages), max_context, machine, weights, pool),
         chart=chart,
         warnings=warnings,
     )
@@ -238,20 +239,24 @@ def _marked(load: Load, model: Model, milestones: Iterable[Milestone]) -> list[i
 def _curve(
     load: Load,
     model: Model,
-    used: Size,
+    sizes: tuple[Size, Size],
     max_context: int | None,
     machine: Machine | None,
     weights: WeightInfo,
     pool: Pool | None,
 ) -> Curve:
-    """Corners of one GPU's KV bytes: over tokens for one request, over steps for several."""
+    """Corners of one GPU's KV bytes, as used and in whole blocks.
+
+    Over tokens for one request, over steps for several.
+    """
+    used, pages = sizes
     reserved = None if max_context is None else used(max_context)
     end = None
     if len(load.requests) == 1:
         (r,) = load.requests
         total = r.prompt_tokens + r.output_tokens
         corners = {0, *(b for b in model.bends if b < total), r.prompt_tokens, total}
-        knots = tuple(Knot(n, used(n), reserved) for n in sorted(corners))
+        knots = tuple(Knot(n, used(n), reserved, pages(n)) for n in sorted(corners))
         if pool is not None and used(total) > pool.bytes:
             end = bisect(0, total, lambda n: used(n) > pool.bytes)
     else:
@@ -260,6 +265,7 @@ def _curve(
                 step,
                 load.total(step, used),
                 None if reserved is None else reserved * len(load.lengths(step)),
+                load.total(step, pages),
             )
             for step in _marked(load, model, ())
         )

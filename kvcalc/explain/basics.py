@@ -155,7 +155,8 @@ def stored(s: Subject) -> Page:
     return page(
         "stored",
         "What exactly is stored",
-        f"For each request {s.name} keeps {sized(one)} at {s.context:,} tokens: {s.size.pattern}.",
+        f"For each request {s.name} keeps {sized(one)} at {s.context:,} tokens; its layers: "
+        f"{s.size.pattern}.",
         [
             ("bytes_per_request", one, "B"),
             ("bytes_per_token", s.token, "B"),

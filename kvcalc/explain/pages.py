@@ -128,7 +128,8 @@ def paged(s: Subject) -> Page:
             "A block table",
             "The cache is cut into blocks of a fixed number of tokens, as an operating system cuts "
             "memory into pages. A table says for each request which block holds which tokens; "
-            "attention looks them up. A request takes a block when it needs one.",
+            "attention looks them up. A request takes a block when it needs one. B begins as A "
+            "does, and shares those blocks.",
             drawing=tuple(drawing),
         ),
         part(
@@ -151,7 +152,7 @@ def paged(s: Subject) -> Page:
 def _table(first: int, second: int, shared: int) -> list[str]:
     """The drawing: each request's logical blocks, the physical block of each, how full it is."""
     free = iter((7, 1, 3, 4, 6, 0, 2, 5))
-    lines = ["request  logical  tokens   physical  filled"]
+    lines = ["request  tokens  physical   filled"]
     both: list[int] = []
     for name, tokens in (("A", first), ("B", second)):
         for i in range(cdiv(tokens, BLOCK)):
@@ -161,7 +162,8 @@ def _table(first: int, second: int, shared: int) -> list[str]:
                 both.append(block)
             filled = min(tokens - i * BLOCK, BLOCK)
             span = f"{i * BLOCK}–{i * BLOCK + filled - 1}"
-            bar = "█" * filled + "·" * (BLOCK - filled)
-            note = "  shared with A" if reused else ""
-            lines.append(f"{name:<9}{i:<9}{span:<9}{'→ ' + str(block):<10}{bar}{note}")
+            half = "▌" if filled % 2 else ""
+            bar = "█" * (filled // 2) + half + "·" * ((BLOCK - filled) // 2)
+            where = f"→ {block}{', as A' if reused else ''}"
+            lines.append(f"{f'{name} {i}':<9}{span:<8}{where:<11}{bar}")
     return lines

@@ -63,16 +63,21 @@ class Column(NamedTuple):
     #: The last column's text wraps where the table is wider than the screen.
     wrap: bool = False
     style: str = ""
-    #: A shorter form of a column that a narrow terminal drops, shown in its place.
+    #: A shorter form of the column before it, shown where that one is dropped; a table whose
+    #: columns all are is for a narrow terminal alone.
     narrow: bool = False
 
 
 class Share(NamedTuple):
-    """A cell that is a bar: a fraction of the longest, and words after it (terminal only)."""
+    """A cell that is a bar: a fraction of the longest, and words after it (terminal only).
+
+    `beyond` is a second part, wasted, after the first.
+    """
 
     fraction: float
     style: str = "kv"
     after: Line = ""
+    beyond: float = 0
 
 
 #: What a table cell may hold.
@@ -98,6 +103,8 @@ class Table(NamedTuple):
     notes: tuple[str, ...] = ()
     #: Left out where it does not fit the screen.
     optional: bool = False
+    #: All columns but the first are alike: a narrow screen shows some, and the others below.
+    peers: bool = False
 
 
 class BarPart(NamedTuple):
@@ -120,7 +127,8 @@ class Chart(NamedTuple):
     """A stacked area, terminal only: `base` at the bottom, the knots' bytes on it.
 
     Knots are (x, bytes, dotted bytes or None), ascending, straight between; the dotted line lies on
-    the base too. From `end` on nothing fits.
+    the base too. `slack` is what lies on the series, unused: (x, bytes with it) at the same x.
+    From `end` on nothing fits.
     """
 
     knots: tuple[tuple[int, int, int | None], ...]
@@ -133,13 +141,15 @@ class Chart(NamedTuple):
     limit_label: str = ""
     end: int | None = None
     end_label: str = ""
+    slack: tuple[tuple[int, int], ...] = ()
 
 
 class Code(NamedTuple):
-    """Lines to paste, never wrapped."""
+    """Lines to paste, never wrapped; from the `pasted`-th on only to read (None: all to paste)."""
 
     lines: tuple[str, ...]
     title: str = ""
+    pasted: int | None = None
 
 
 Block = Verdict | Paragraph | Formula | Table | Bar | Chart | Code
@@ -150,6 +160,40 @@ class Document(NamedTuple):
 
     title: str
     blocks: tuple[Block, ...]
+
+
+def without_charts(document: Document) -> Document:
+    """The document without charts, bars and columns of bars."""
+    blocks = (b for b in document.blocks if not isinstance(b, (Bar, Chart)))
+    return document._replace(
+        blocks=tuple(_without_bars(b) if isinstance(b, Table) else b for b in blocks)
+    )
+
+
+def _without_bars(table: Table) -> Table:
+    keep = [
+        i
+        for i in range(len(table.columns))
+        if not any(isinstance(row.cells[i], Share) for row in table.rows)
+    ]
+    rows = (row._replace(cells=tuple(row.cells[i] for i in keep)) for row in table.rows)
+    return table._replace(columns=tuple(table.columns[i] for i in keep), rows=tuple(rows))
+
+
+def keys(*entries: tuple[str, str, str]) -> tuple[Span, ...]:
+    """A legend: glyph, its style, its words; an entry never breaks."""
+    spans: list[Span] = []
+    for glyph, style, words in entries:
+        spans += [Span("  ")] if spans else []
+        spans += [Span(glyph, style)] if glyph else []
+        spans.append(Span(("\u00a0" if glyph else "") + words.replace(" ", "\u00a0")))
+    return tuple(spans)
+
+
+def is_heading(block: Paragraph) -> bool:
+    """Whether a paragraph is the heading of what follows: bold, from the margin."""
+    spans = spans_of(block.text)
+    return block.indent == 0 and len(spans) == 1 and spans[0].style == "bold"
 
 
 def spans_of(line: Line) -> tuple[Span, ...]:

@@ -10,8 +10,7 @@ from kvcalc.core.results.report import ReportResult
 from kvcalc.report.document import Bar, Block, Chart, Paragraph, Verdict
 from kvcalc.report.html_blocks import Blocks
 from kvcalc.report.html_page import page
-from kvcalc.report.svg import charts
-from kvcalc.report.svg_draw import Canvas
+from kvcalc.report.html_pictures import pictures
 from kvcalc.report.views import view
 
 
@@ -23,15 +22,15 @@ def render(result: Result) -> str:
         return report_page(result)
     document = view(result)
     writer = Blocks()
-    pictures = _pictures(result)
+    drawn = pictures(result)
     parts = []
     for i, block in enumerate(document.blocks):
-        if pictures and isinstance(block, (Bar, Chart)):
+        if drawn and isinstance(block, (Bar, Chart)):
             continue
         parts.append(writer.render(block))
         last = i + 1 == len(document.blocks) or not _opens(document.blocks[i + 1])
         if last and _opens(block):
-            parts += pictures
+            parts += drawn
     body = f'<div class="doc">{"".join(parts)}</div>{_data()}'
     return page(document.title, body, data=wrapped(result))
 
@@ -49,18 +48,6 @@ def wrapped(result: Result) -> dict[str, Any]:
 def _opens(block: Block) -> bool:
     """Whether a block belongs to the verdict, below which the picture stands."""
     return isinstance(block, Verdict) or (isinstance(block, Paragraph) and block.indent < 0)
-
-
-def _pictures(result: Result) -> list[str]:
-    """The charts of a result in two widths: a page shows the one that it has room for."""
-    made = []
-    for i, draw in enumerate(charts(result, tables=False)):
-        for name, width in (("wide", 712), ("slim", 342)):
-            canvas = Canvas(width, f"{name}{i}")
-            draw(canvas)
-            label = "chart; the tables below say the same"
-            made.append(f'<div class="{name}">{canvas.embedded(label)}</div>')
-    return made
 
 
 def _data() -> str:

@@ -15,6 +15,7 @@ from kvcalc.report.document import (
     Share,
     Table,
     Verdict,
+    is_heading,
     spans_of,
     text_of,
 )
@@ -69,6 +70,8 @@ class Blocks:
 
     def _table(self, block: Table) -> str:
         keep = [i for i, c in enumerate(block.columns) if not c.narrow and not _is_glyphs(block, i)]
+        if not keep:
+            return ""
         marked = any(row.mark for row in block.rows)
         name = self._id()
         sorts = len(block.rows) > 2
@@ -122,9 +125,8 @@ def _verdict(block: Verdict) -> str:
 
 
 def _paragraph(block: Paragraph) -> str:
-    spans = spans_of(block.text)
-    if block.indent == 0 and len(spans) == 1 and spans[0].style == "bold":
-        return f'<h2 class="strong">{escape(spans[0].text)}</h2>'
+    if is_heading(block):
+        return f'<h2 class="strong">{escape(text_of(block.text))}</h2>'
     style = ' class="sub"' if block.indent < 0 else ""
     return f"<p{style}>{line_html(block.text)}</p>"
 
@@ -172,12 +174,15 @@ def _cell(cell: Cell) -> str:
             f'height="14"/><rect class="kv" width="{width}" height="14"/></svg>'
         )
         return f'<span class="bar-row">{bar}<span>{line_html(cell.after)}</span></span>'
-    return line_html(cell)
+    inset = len(text_of(cell)) - len(text_of(cell).lstrip(" "))
+    return "\u00a0" * inset + line_html(cell)
 
 
 def _is_glyphs(block: Table, i: int) -> bool:
-    """Whether a column is a terminal's bar of glyphs."""
-    return block.columns[i].screen and not any(isinstance(r.cells[i], Share) for r in block.rows)
+    """Whether a column is a terminal's bar of glyphs, or one of two parts, which is a picture's."""
+    cells = [row.cells[i] for row in block.rows]
+    shares = [cell for cell in cells if isinstance(cell, Share)]
+    return block.columns[i].screen and not (shares and not any(c.beyond for c in shares))
 
 
 def _bar(block: Bar) -> str:

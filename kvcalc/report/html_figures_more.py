@@ -20,6 +20,7 @@ def more_figures(v: View, f: Figures) -> None:
     _savings(v, f)
     _size(v, f)
     _ladder(v, f)
+    _trace(v, f)
 
 
 def axis_end(v: View) -> int:
@@ -297,3 +298,9 @@ def _ladder(v: View, f: Figures) -> None:
         for p, _ in enumerate(v.data["plans"]):
             here = i == v.state.context and p == v.state.plan
             f[f"l{p}.{i}"] = "true" if here else "false"
+
+
+def _trace(v: View, f: Figures) -> None:
+    """Which plan's simulation is shown."""
+    for p, _ in enumerate(v.data["simulations"]):
+        f[f"sim{p}.hidden"] = "" if p == v.state.plan else "hidden"

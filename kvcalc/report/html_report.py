@@ -9,6 +9,7 @@ from kvcalc.report import html_sections_cache as more
 from kvcalc.report.html_bind import Bind
 from kvcalc.report.html_figures import figures
 from kvcalc.report.html_page import page
+from kvcalc.report.html_trace import trace
 from kvcalc.report.html_view import State
 from kvcalc.report.svg_draw import Canvas, escape
 
@@ -37,6 +38,7 @@ def render(result: ReportResult) -> str:
         f'<div class="two">{more.waste(bind, result)}{sections.changes(bind, result)}</div>',
         more.steps(bind, result),
         more.cache(bind, result),
+        *trace(bind, result),
         more.savings(bind),
         sections.start(bind),
         sections.basis(result),

@@ -19,6 +19,10 @@ _ESTIMATED = (
 )
 
 
+#: Plans beside each other that leave room for low–high on the same line.
+_BESIDE = 4
+
+
 def growth(bind: Bind) -> str:
     """The area as requests grow: plot, labels and legend keep their size at any width."""
     a = bind.attributes
@@ -139,7 +143,9 @@ def ladder(bind: Bind, r: ReportResult) -> str:
         lead += "Small figures: low to high of the estimate."
     else:
         title, lead = "One request at each length", "On all GPUs together, each token stored once."
-    return section(title, lead, table("ladder", heads, rows, caption=title), copies="ladder")
+    many = 'class="many"' if judged and len(r.plans) > _BESIDE else ""
+    made = table("ladder", heads, rows, caption=title)
+    return section(title, lead, made, copies="ladder", more=many)
 
 
 def _pick(bind: Bind, r: ReportResult, p: int, i: int) -> str:
@@ -167,7 +173,8 @@ def changes(bind: Bind, r: ReportResult) -> str:
         cells += f"<td>{bind.text(f'c{n}.most')} {bind.text(f'c{n}.plus', 'small')}</td>"
         cells += bind.cell(f"c{n}.long") + bind.cell(f"c{n}.pool", "wide-only")
         rows.append(f"<tr {bind.attributes(f'c{n}.hidden')}>{cells}</tr>")
-    heads = [("option", "l"), ("requests", ""), ("longest", ""), ("pool, GiB per GPU", "wide-only")]
+    heads = [("option", "l"), ("requests", ""), ("longest", "")]
+    heads.append(("pool GiB<br>per GPU", "wide-only"))
     return section("Change one thing", bind.text("changes.lead"),
                    table("changes", heads, rows, sorts=True, caption="Single changes"),
                    copies="changes", more=bind.attributes("changes.hidden"))  # fmt: skip

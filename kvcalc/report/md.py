@@ -13,8 +13,11 @@ from kvcalc.report.document import (
     Chart,
     Formula,
     Paragraph,
+    Share,
     Table,
     Verdict,
+    is_heading,
+    spans_of,
     text_of,
 )
 from kvcalc.report.views import view
@@ -38,7 +41,8 @@ def _block(block: Block) -> str:
             return f"**{_escape(block.answer)}**"
         return f"**{'✓' if block.fits else '✗'} {_escape(f'{block.plan}: {block.answer}')}**"
     if isinstance(block, Paragraph):
-        return _escape(text_of(block.text))
+        text = _escape(text_of(block.text))
+        return f"## {text}" if is_heading(block) else text
     if isinstance(block, Formula):
         return _formula(block)
     if isinstance(block, Table):
@@ -59,6 +63,8 @@ def _formula(block: Formula) -> str:
 
 def _table(block: Table) -> str:
     keep = [i for i, c in enumerate(block.columns) if not c.screen]
+    if not keep:
+        return ""
     marked = any(row.mark for row in block.rows)
     head = [_escape(block.columns[i].head) for i in keep]
     rule = ["---:" if block.columns[i].align == ">" else "---" for i in keep]
@@ -76,6 +82,10 @@ def _pipe(cells: list[str]) -> str:
 
 
 def _cell(line: Cell) -> str:
+    """A cell's words; what one types stands in code, as it is typed."""
+    spans = spans_of(line.after) if isinstance(line, Share) else spans_of(line)
+    if len(spans) == 1 and spans[0].style == "arg" and not set("`|\\") & set(spans[0].text):
+        return f"`{printable(spans[0].text)}`"
     return _escape(text_of(line).strip())
 
 

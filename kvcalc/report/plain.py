@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kvcalc.core.results.base import Result
-from kvcalc.report.layout import as_text, lay_out
+from kvcalc.report.layout import lay_out
+from kvcalc.report.lines import as_text
 from kvcalc.report.views import view
 
 

@@ -12,6 +12,8 @@ from kvcalc.core.results.base import Result
 from kvcalc.core.results.compare import CompareResult
 from kvcalc.core.results.fit import FitResult
 from kvcalc.core.results.report import ReportResult
+from kvcalc.core.results.rows import Rows
+from kvcalc.core.results.simulate import SimulateResult
 from kvcalc.core.results.size import SizeResult
 from kvcalc.core.results.timeline import Milestone, TimelineResult
 from kvcalc.core.results.waste import WasteResult
@@ -61,12 +63,25 @@ def charts(result: Result, *, tables: bool = True) -> list[Callable[[Canvas], No
         return [lambda c: _waste(c, result)]
     if isinstance(result, CompareResult):
         return [lambda c: _compare(c, result)]
+    if isinstance(result, (SimulateResult, Rows)):
+        return _simulated(result)
     return _report(result) if isinstance(result, ReportResult) else []
+
+
+def _simulated(r: SimulateResult | Rows) -> list[Callable[[Canvas], None]]:
+    """Policies and series of a simulation; other commands' rows are drawn as tables."""
+    from kvcalc.report import svg_simulate  # noqa: PLC0415 - simulations alone
+
+    if isinstance(r, SimulateResult):
+        return svg_simulate.pieces(r)
+    return svg_simulate.rows_pieces(r) if r.name == "simulate" else []
 
 
 def _report(r: ReportResult) -> list[Callable[[Canvas], None]]:
     """The pictures of a report's answers, one below the other, their tables left out."""
-    answers = (r.parts.fit or r.parts.size, r.parts.timeline, r.parts.waste, r.parts.compare)
+    traced = r.parts.simulated[:1]
+    answers = (r.parts.fit or r.parts.size, r.parts.timeline, r.parts.waste, *traced,
+               r.parts.compare)  # fmt: skip
     return [piece for a in answers if a is not None for piece in charts(a, tables=a is answers[0])]
 
 
@@ -93,11 +108,23 @@ def _timeline(canvas: Canvas, r: TimelineResult, *, tables: bool) -> None:
     if chart is not None:
         per_gpu = r.gpu is not None and r.gpu.count > 1
         marks = [_mark(r, m) for m in r.milestones if m.kind != "start"]
-        svg_area.draw(canvas, chart, marks=marks, y_name="on one GPU" if per_gpu else "")
+        y_name = "on one GPU" if per_gpu else ""
+        svg_area.draw(canvas, chart, marks=marks, y_name=y_name, tips=_points(r))
     canvas.height += 4
     for block in blocks:
         if tables and isinstance(block, Table):
             svg_table.table(canvas, block)
+
+
+def _points(r: TimelineResult) -> list[tuple[int, str]]:
+    """What a reader sees who points at a listed step."""
+    where = " on all GPUs" if r.gpu is not None and r.gpu.count > 1 else ""
+    by_x = {
+        (p.tokens if r.curve.unit == "tokens" else p.step):
+            f"step {p.step:,}: {p.tokens:,} tokens, {format_bytes(p.kv_bytes)}{where}"
+        for p in r.points
+    }  # fmt: skip
+    return sorted(by_x.items())
 
 
 def _mark(r: TimelineResult, m: Milestone) -> Mark:

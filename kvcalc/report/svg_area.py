@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from kvcalc.core.units import fixed, format_bytes
@@ -30,6 +31,9 @@ class Names(NamedTuple):
     series: str = "KV cache"
     dotted: str = "naive reservation"
     base: str = "weights"
+    slack: str = "unused in pages"
+    #: The limit's label in full; else the chart's with its unit.
+    limit: str = ""
 
 
 class _Area(NamedTuple):
@@ -39,14 +43,15 @@ class _Area(NamedTuple):
 
 def draw(
     canvas: Canvas, chart: Chart, *, marks: Sequence[Mark] = (), names: Names | None = None,
-    y_name: str = "",
+    y_name: str = "", height: float = HEIGHT, tips: Sequence[tuple[int, str]] = (),
 ) -> None:  # fmt: skip
     """The chart below what the canvas holds, then its legend."""
     names = names or Names()
-    highest = max([chart.limit or 0, *(chart.base + max(b, d or 0) for _, b, d in chart.knots), 1])
+    tops = [chart.base + max(b, d or 0) for _, b, d in chart.knots]
+    highest = max([chart.limit or 0, *tops, *(chart.base + b for _, b in chart.slack), 1])
     top = canvas.height + (54 if chart.end is not None else 40)
     made = plot(
-        canvas, top, HEIGHT, right=max(chart.knots[-1][0], 1), highest=highest,
+        canvas, top, height, right=max(chart.knots[-1][0], 1), highest=highest,
         unit=chart.unit_bytes, unit_name=chart.unit_name, y_name=y_name, x_name=chart.x_name,
     )  # fmt: skip
     area = _Area(chart, made)
@@ -56,14 +61,17 @@ def draw(
         data_end="" if chart.end is None else chart.end,
         data_knots=" ".join(f"{x}:{b}" for x, b, _ in chart.knots),
         data_dotted=" ".join(f"{x}:{d}" for x, _, d in chart.knots if d is not None),
+        data_slack=" ".join(f"{x}:{b}" for x, b in chart.slack),
     )  # fmt: skip
     if chart.base:
         canvas.rect(made.left, made.y(chart.base), made.width, made.bottom - made.y(chart.base),
                     "weights", title=f"{names.base} {format_bytes(chart.base)}")  # fmt: skip
+    _slack(canvas, area, names)
     _series(canvas, area, names)
     _dotted(canvas, area, names)
+    _tips(canvas, made, tips)
     _marks(canvas, area, marks)
-    _limit(canvas, area)
+    _limit(canvas, area, names)
     canvas.close("g")
     canvas.height = made.bottom + 62
     _legend(canvas, chart, names)
@@ -85,6 +93,22 @@ def _path(area: _Area, points: Sequence[tuple[float, float]]) -> str:
     )
     first, last = area.plot.x(points[0][0]), area.plot.x(points[-1][0])
     return f"M{number(first)} {number(base)}{inner}L{number(last)} {number(base)}Z"
+
+
+def _slack(canvas: Canvas, area: _Area, names: Names) -> None:
+    """What pages hold beyond the series, behind it; only as far as memory reaches."""
+    end = area.chart.end
+    points = [(float(x), float(b)) for x, b in area.chart.slack if end is None or x <= end]
+    if has_slack(area.chart) and len(points) > 1:
+        fill = f"url(#{canvas.key}hatched-waste)"
+        canvas.add("path", d=_path(area, points), fill=fill, title=names.slack)
+
+
+def has_slack(chart: Chart) -> bool:
+    """Whether what pages hold beyond the series can be seen: a hundredth of the height."""
+    used = {x: b for x, b, _ in chart.knots}
+    most = max(chart.base + b for b in used.values())
+    return any((b - used[x]) * 100 >= most for x, b in chart.slack)
 
 
 def _series(canvas: Canvas, area: _Area, names: Names) -> None:
@@ -113,14 +137,23 @@ def _dotted(canvas: Canvas, area: _Area, names: Names) -> None:
                stroke_dasharray="2 4", title=names.dotted)  # fmt: skip
 
 
-def _limit(canvas: Canvas, area: _Area) -> None:
+def _tips(canvas: Canvas, made: Plot, tips: Sequence[tuple[int, str]]) -> None:
+    """Strips that say what stands at the values they are nearest to."""
+    edges = [made.left, *(made.x((a + b) / 2) for (a, _), (b, _) in pairwise(tips))]
+    for (x, words), left, right in zip(tips, edges, [*edges[1:], made.left + made.width],
+                                       strict=False):  # fmt: skip
+        canvas.add("rect", x=left, y=made.top, width=max(right - left, 0.0), height=made.height,
+                   fill="transparent", title=words, data={"data_x": x})  # fmt: skip
+
+
+def _limit(canvas: Canvas, area: _Area, names: Names) -> None:
     chart, made = area.chart, area.plot
     if chart.limit is None:
         return
     y = made.y(chart.limit)
     canvas.line(made.left, y, made.left + made.width, y, "s-no", width=2, dashes="6 4")  # fmt: skip
     if chart.limit_label:
-        label = f"{chart.limit_label} {chart.unit_name}"
+        label = names.limit or f"{chart.limit_label} {chart.unit_name}"
         canvas.text(made.left + 8, y - 8, label, class_="halo")
     if chart.end is None:
         return
@@ -165,6 +198,8 @@ def _legend(canvas: Canvas, chart: Chart, names: Names) -> None:
         size = fixed(chart.base, chart.unit_bytes)
         entries.append(("weights", f"{names.base} {size} {chart.unit_name}"))
     entries.append(("kv", names.series))
+    if has_slack(chart):
+        entries.append(("hatched-waste", names.slack))
     if chart.end is not None:
         entries.append(("hatched-no", "would not fit"))
     if any(d is not None for _, _, d in chart.knots):

@@ -40,7 +40,7 @@ def draw(
     scale = most or max(sum(p.value for p in row.parts) for row in rows) or 1
     labels = max(text_width(row.label, bold=row.strong) for row in rows) + 16
     slim = canvas.width < SLIM
-    shown = _shown(canvas, rows, labels) if slim else list(range(len(rows[0].figures)))
+    shown = _shown(canvas, rows, heads, labels) if slim else list(range(len(rows[0].figures)))
     columns = [
         max(
             *(text_width(row.figures[i], bold=row.strong) for row in rows),
@@ -77,11 +77,17 @@ def _bar(canvas: Canvas, row: BarRow, x: float, y: float, wide: float, scale: in
         x += length
 
 
-def _shown(canvas: Canvas, rows: Sequence[BarRow], labels: float) -> list[int]:
+def _shown(
+    canvas: Canvas, rows: Sequence[BarRow], heads: Sequence[str], labels: float
+) -> list[int]:
     """Figures that fit beside the labels: all, or the first and the last, or the first."""
     count = len(rows[0].figures)
     for chosen in (list(range(count)), sorted({0, count - 1})):
-        room = sum(max(text_width(row.figures[i]) for row in rows) + 18 for i in chosen)
+        room = sum(
+            max(text_width(text) for text in (*(row.figures[i] for row in rows), *heads[i : i + 1]))
+            + 18
+            for i in chosen
+        )
         if labels + room <= canvas.width:
             return chosen
     return [0]

@@ -35,6 +35,8 @@ def paragraph(canvas: Canvas, block: Paragraph) -> None:
 def table(canvas: Canvas, block: Table) -> None:
     """A table without frames, as wide as its words; columns of bars are left out."""
     keep = [i for i, c in enumerate(block.columns) if not c.screen and not c.narrow]
+    if not keep:
+        return
     marked = any(row.mark for row in block.rows)
     widths = [
         max(

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 
 from kvcalc.report.document import Document, Span
-from kvcalc.report.layout import Spans, cells, lay_out, line_cells
+from kvcalc.report.layout import lay_out
+from kvcalc.report.lines import Spans, cells, line_cells
 from kvcalc.report.svg_draw import Canvas
 
 CELL, LINE = 8.0, 19.0

@@ -7,7 +7,7 @@ from rich.style import Style
 from rich.text import Text
 
 from kvcalc.core.results.base import Result
-from kvcalc.report.document import Span
+from kvcalc.report.document import Span, without_charts
 from kvcalc.report.layout import lay_out
 from kvcalc.report.views import view
 
@@ -27,9 +27,11 @@ STYLES = {
 }
 
 
-def render(result: Result, *, width: int, height: int | None, colour: bool) -> str:
+def render(
+    result: Result, *, width: int, height: int | None, colour: bool, charts: bool = True
+) -> str:
     """The result for a terminal of `width` cells; a tall one repeats its first line at the end."""
-    document = view(result)
+    document = view(result) if charts else without_charts(view(result))
     lines = lay_out(document, width, height)
     if height is not None and len(lines) >= height:
         head = lay_out(document._replace(blocks=document.blocks[:1]), width)

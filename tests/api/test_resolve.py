@@ -11,6 +11,7 @@ import kvcalc
 from kvcalc import KvcalcError, resolve
 from kvcalc.core.cache import Chunked, SlidingWindow
 from kvcalc.core.model import Model
+from kvcalc.shape import Shape, custom_model
 
 
 @pytest.mark.parametrize(
@@ -76,8 +77,8 @@ def test_ranks_are_counts(tp: str | int, message: str) -> None:
 
 
 def test_groups_by_kind() -> None:
-    model = resolve.custom_model(
-        resolve.Shape(group=["1*sliding-window:8x128:1k", "1*window:8x128:2k", "1*chunked:2x64:8k"])
+    model = custom_model(
+        Shape(group=["1*sliding-window:8x128:1k", "1*window:8x128:2k", "1*chunked:2x64:8k"])
     )
     first, second, third = (layer[0] for layer in model.layers)
 
@@ -109,9 +110,7 @@ def test_weights_follow_their_option() -> None:
 @pytest.mark.parametrize("count", [None, 70_000_000_000])
 def test_nominal_parameters(count: int | None) -> None:
     """The article's 70e9: 140e9 bytes as bf16, 35e9 as plain int4."""
-    model = resolve.custom_model(
-        resolve.Shape(layers=80, kv_heads=8, head_dim=128, parameters=count)
-    )
+    model = custom_model(Shape(layers=80, kv_heads=8, head_dim=128, parameters=count))
     if count is None:
         with pytest.raises(KvcalcError, match="no parameter count"):
             resolve.weights_of(model, "bf16", None)

@@ -18,6 +18,10 @@ OPTIONS: dict[str, Any] = {
     "model": "llama-3.1-70b", "gpu": "a100-80", "gpus": [1, 2], "weights": "awq",
     "kv_dtype": ["bf16", "int8_per_token_head"], "requests": 20, "engine": "vllm",
 }  # fmt: skip
+#: What their report also shows: a trace under each plan.
+TRACE: dict[str, Any] = {
+    "trace": "poisson:rate=20,requests=50,prompt=900,output=60", "policy": ["paged", "naive"],
+}  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -31,8 +35,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def plan() -> ReportResult:
-    """The report of `OPTIONS`."""
-    return report(**OPTIONS)
+    """The report of `OPTIONS` with `TRACE`."""
+    return report(**OPTIONS, **TRACE)
 
 
 @pytest.fixture(scope="session")

@@ -12,12 +12,15 @@ import kvcalc
 from kvcalc.api.report import report
 from kvcalc.core.results.fit import FitResult
 from kvcalc.core.results.report import ReportResult
+from kvcalc.core.results.rows import Rows
 from kvcalc.core.units import GIB, fixed, format_bytes
 from kvcalc.report import html
+from kvcalc.report.document import Verdict
 from kvcalc.report.html_figures import figures
 from kvcalc.report.html_report import ITEMS
 from kvcalc.report.html_view import State
-from tests.browser.conftest import OPTIONS
+from kvcalc.report.views import view
+from tests.browser.conftest import OPTIONS, TRACE
 from tests.browser.driver import DOWN, END, HOME, RIGHT, Browser
 
 pytestmark = pytest.mark.browser
@@ -213,3 +216,29 @@ def test_radio_buttons_choose_machine_and_storage(
     browser.press(DOWN)
 
     same(browser.run(SHOWN), expected(plan, first(plan)._replace(plan=3)))
+
+
+def test_the_trace_is_the_chosen_plans(browser: Browser, page: Path, plan: ReportResult) -> None:
+    """What two GPUs make of it says the command line too."""
+    shown = """return [...document.querySelectorAll('section')]
+      .find(s => s.textContent.includes('A stream of requests')).innerText"""
+    browser.open(page)
+    one = browser.run(shown)
+    browser.run("document.querySelector('[name=gpu]').focus()")
+    browser.press(DOWN)
+    two = browser.run(shown)
+    words = {k: v for k, v in OPTIONS.items() if k not in {"gpus", "kv_dtype", "requests"}}
+    found = kvcalc.simulate(**words, gpus=2, kv_dtype="bf16", **TRACE)
+    assert isinstance(found, Rows)
+    sentence = text_of(found)
+
+    assert sentence in two
+    assert one != two
+    assert [s.policies[0]["gpus"] for s in plan.simulations] == [1, 1, 2, 2]
+
+
+def text_of(found: Rows) -> str:
+    """The sentence of a simulation."""
+    first_block = view(found).blocks[0]
+    assert isinstance(first_block, Verdict)
+    return first_block.answer

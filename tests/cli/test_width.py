@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from kvcalc.cli.help import command_help, overview
+from kvcalc.cli.spec import COMMANDS, spec_of
+
 Kvcalc = Callable[..., "subprocess.CompletedProcess[str]"]
 FIT = ("fit", "llama-3.1-70b", "--engine", "none")
 ANSWERS = [
@@ -58,7 +61,7 @@ def too_wide(text: str, width: int, *, tables: bool) -> list[str]:
     return wide if tables else [line for line in wide if "  " not in line.strip()]
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", [40, 80, 120])
 @pytest.mark.parametrize("args", ANSWERS, ids=" ".join)
 def test_no_line_is_wider_than_the_terminal(
     kvcalc: Kvcalc, args: tuple[str, ...], width: int
@@ -98,3 +101,16 @@ def test_the_first_line_answers_alone(kvcalc: Kvcalc) -> None:
     first = kvcalc("size", "llama-3.1-70b").stdout.splitlines()[0]
 
     assert first.startswith("Llama-3.1-70B keeps 320 KiB of KV cache per token")
+
+
+def test_help_fits_a_narrow_terminal() -> None:
+    """Examples alone may be wider, for they are to paste; at 80 nothing else is said."""
+    pasted = ("  kvcalc ", "  vllm ", "  docker ", "  echo ")
+    for command in COMMANDS:
+        for width in (40, 60, 80):
+            text = command_help(spec_of(command), width)
+            wide = [x for x in text.splitlines() if len(x) > width and not x.startswith(pasted)]
+            assert wide == []
+            assert text.split() == command_help(spec_of(command)).split()
+    assert not [x for x in overview(40).splitlines() if len(x) > 40 and not x.startswith(pasted)]
+    assert overview(40).split() == overview().split()

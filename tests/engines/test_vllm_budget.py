@@ -24,6 +24,7 @@ from kvcalc.engines.vllm.budget import budget
 from kvcalc.engines.vllm.defaults import capture_sizes, run_of
 from kvcalc.engines.vllm.weights import resident
 from kvcalc.engines.vllm.widths import Widths, widths_of
+from kvcalc.shape import Shape, custom_model
 
 GIB, MIB = 2**30, 2**20
 KNOWN = coefficients("vllm")
@@ -288,8 +289,8 @@ def test_reserve_adapters_and_draft_have_lines() -> None:
 
 
 def test_a_model_without_sizes_is_estimated_widely() -> None:
-    shape = resolve.Shape(layers=32, kv_heads=8, head_dim=128)
-    found = resolve.custom_model(shape)
+    shape = Shape(layers=32, kv_heads=8, head_dim=128)
+    found = custom_model(shape)
     p = plan("llama-3.1-8b")._replace(model=found, weights=resolve.weights_of(found, None, "16GB"))
     made = budget(p, run_of(p), widths(p), KNOWN, 0, 32)
     peak = next(line for line in made if line.item == "activations")

@@ -24,6 +24,7 @@ from kvcalc.core.shard import Parallel
 from kvcalc.core.units import GIB, MIB
 from kvcalc.engines.llamacpp_setup import setup_of
 from kvcalc.engines.rules import rules_for
+from kvcalc.shape import Shape
 
 DATA = Path(__file__).parents[1] / "data" / "engine_logs.jsonl"
 LOGS: dict[str, dict[str, Any]] = {
@@ -42,7 +43,7 @@ def model_of(given: str | list[str]) -> Model:
         rank, _, rope = shape.partition("+")
         cache = Latent(rank=int(rank), rope_dim=int(rope))
         return Model(id="custom", name="custom", layers=((cache,),) * int(count))
-    return resolve.model_of(None, resolve.Shape(group=given))
+    return resolve.model_of(None, Shape(group=given))
 
 
 def plan_of(log: dict[str, Any], **changes: Any) -> Plan:

@@ -54,6 +54,9 @@ REPORTS: dict[str, dict[str, Any]] = {
     "bare": {"model": "qwen3-32b"},
     "own": {"model": "llama-3.1-8b", "gpu": "4090", "prompt": 1000, "output": 500,
             "request": ["2000:50", "9000:100"], "at": 100, "engine": "none"},
+    "trace": {"model": "llama-3.1-8b", "gpu": ["4090", "h100"], "context": "8K", "engine": "none",
+              "trace": "poisson:rate=50,requests=40,prompt=900,output=60",
+              "policy": ["paged", "naive"]},
 }  # fmt: skip
 _VOID = frozenset({"meta", "input", "br"})
 

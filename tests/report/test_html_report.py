@@ -33,8 +33,8 @@ def test_every_figure_is_the_command_lines(name: str) -> None:
     for key in (k for k in options if k in several):
         values = options[key] if isinstance(options[key], list) else [options[key]]
         plans = [{**plan, key: value} for plan in plans for value in values]
-    rest = {k: v for k, v in options.items() if k not in {
-        *several, "context", "requests", "prompt", "output", "request", "at"}}  # fmt: skip
+    shown = {"context", "requests", "prompt", "output", "request", "at", "trace", "policy"}
+    rest = {k: v for k, v in options.items() if k not in {*several, *shown}}
     asked = result.requests.index(result.requests_asked)
     assert len(plans) == len(result.plans)
     for p, plan in enumerate(plans):

@@ -42,12 +42,15 @@ CASES = {
     "tradeoff": "tradeoff llama-3.1-8b --tokens 1000",
     "fit-gpus": "fit qwen3-32b --engine none",
     "size-models": "size llama-3.1-8b,llama-3.1-70b -c 4096",
+    "simulate": "simulate --blocks 500 --trace poisson:rate=20,requests=60,prompt=900,output=60",
+    "simulate-policies": "simulate --blocks 500 --max-context 2048 --policy naive,paged,exact"
+                         " --trace poisson:rate=20,requests=60,prompt=900,output=60",
     "models": "models --family mixtral",
     "gpus-show": "gpus show h100",
 }  # fmt: skip
 #: Those whose bytes are committed: one of each kind of drawing.
 GOLDEN = ("timeline-memory", "timeline-requests", "size", "size-window", "fit", "fit-no", "waste",
-          "compare", "tradeoff")  # fmt: skip
+          "compare", "tradeoff", "simulate", "simulate-policies")  # fmt: skip
 HOSTILE = "<img src=x onerror=alert(1)> \"'& ]]> --> </svg> \u202eright\u2066 \x1b[31m"
 
 
@@ -232,6 +235,60 @@ def test_policies_and_techniques_carry_the_jsons_numbers() -> None:
     assert [(m["data-technique"], int(m["data-bytes"])) for m in drawn_] == [
         (t["technique"], t["bytes"]) for t in techniques
     ]
+
+
+def knots(text: str) -> list[tuple[int, int]]:
+    """x and value of each corner, as an area carries them."""
+    return [(int(x), int(y)) for x, y in (pair.split(":") for pair in text.split())]
+
+
+def test_series_and_shares_carry_the_jsons_numbers() -> None:
+    """A step's blocks stand at its end; before the first one nothing is taken."""
+    data, root = data_of("simulate"), parsed("simulate")
+    blocks, requests = (m for m in marked(root, "data-knots"))
+
+    assert knots(blocks["data-knots"]) == [
+        (0, 0), *((s["step"] + 1, s["used_blocks"]) for s in data["series"])
+    ]  # fmt: skip
+    assert knots(requests["data-knots"])[1:] == [
+        (s["step"] + 1, s["running"]) for s in data["series"]
+    ]
+    assert knots(requests["data-dotted"])[1:] == [
+        (s["step"] + 1, s["waiting"]) for s in data["series"]
+    ]
+    assert int(blocks["data-limit-bytes"]) == 500 - 1
+    rows = data_of("simulate-policies")["rows"]
+    assert [
+        (m["data-policy"], float(m["data-used-fraction"]), float(m["data-internal-fraction"]))
+        for m in marked(parsed("simulate-policies"), "data-policy")
+    ] == [
+        (r["policy"], r["shares"]["used_fraction"], r["shares"]["internal_fraction"]) for r in rows
+    ]
+
+
+def test_pages_and_reservations_carry_the_jsons_numbers() -> None:
+    """200 + 1 to 200 + 50 tokens in blocks of 128, and 512 reserved, at every listed step."""
+    words = "timeline llama-3.1-8b --request 200:50,400:20@10 --max-context 512 --block-size 128"
+    points = {p["step"]: p for p in ask(*words.split(), "--json").data["points"]}
+    (area,) = marked(tree(ask(*words.split(), "-f", "svg").text), "data-knots")
+    for x, paged in knots(area["data-slack"]):
+        assert points[x]["paged_bytes"] == paged
+    for x, naive in knots(area["data-dotted"]):
+        assert points[x]["naive_bytes"] == naive
+    for x, used in knots(area["data-knots"]):
+        assert points[x]["kv_bytes"] == used
+
+
+@pytest.mark.parametrize("case", ["timeline", "timeline-requests"])
+def test_pointing_at_the_curve_reads_its_listed_steps(case: str) -> None:
+    points = {p["step"]: p for p in data_of(case)["points"]}
+    strips = [el for el in parsed(case).iter(f"{SVG}rect") if "data-x" in el.attrib]
+    words = [el.findtext(f"{SVG}title") or "" for el in strips]
+
+    assert len(words) == len(points)
+    for text in words:
+        step, tokens = (int(n.replace(",", "")) for n in re.findall(r"[\d,]+\d|\d", text)[:2])
+        assert points[step]["tokens"] == tokens
 
 
 def hostile_model() -> Model:

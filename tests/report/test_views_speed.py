@@ -13,7 +13,8 @@ from kvcalc.core.model import Model
 from kvcalc.core.results.base import WeightInfo
 from kvcalc.core.results.speed import SpeedGpu, SpeedResult
 from kvcalc.core.speed import speed
-from kvcalc.report.layout import as_text, lay_out
+from kvcalc.report.layout import lay_out
+from kvcalc.report.lines import as_text
 from kvcalc.report.plain import render as plain
 from kvcalc.report.views import view
 from kvcalc.report.views.speed import seconds, si, significant
@@ -71,7 +72,7 @@ def test_a_terminal_shows_what_a_step_reads() -> None:
     """35 of 67.5 GiB of 76 cells are 39."""
     found = as_text(lay_out(view(asked()), 80)).replace("\u00a0", " ").splitlines()
     assert "  " + "▒" * 39 + "█" * 37 in found
-    assert "  read per step  ▒ weights 35.00   █ KV 32.50 GiB (48% of the reading)" in found
+    assert "  read per step  ▒ weights 35.00  █ KV 32.50 GiB (48% of the reading)" in found
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])

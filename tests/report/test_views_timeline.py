@@ -11,7 +11,8 @@ from kvcalc.api.timeline import timeline
 from kvcalc.cli.main import run
 from kvcalc.report.chart import draw
 from kvcalc.report.document import Chart
-from kvcalc.report.layout import as_text, lay_out
+from kvcalc.report.layout import lay_out
+from kvcalc.report.lines import as_text
 from kvcalc.report.md import render as md
 from kvcalc.report.plain import render as plain
 from kvcalc.report.views import view

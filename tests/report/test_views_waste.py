@@ -24,11 +24,11 @@ SCREEN = """\
 Reserving 4,096 tokens for each of 3 requests wastes 63.4%; pages of 16 tokens
 waste 0.6%. A 45 GiB pool has 36 such slots and does the work of 13.2.
 
-  policy  reserves        █ used  ░ wasted       GiB  wasted  share  in 45 GiB
-  naive   the maximum     ███████░░░░░░░░░░░░░  3.75    2.38  63.4%         36
-  pow2    a power of two  ███████░              1.48    0.11   7.5%         90
-  exact   known length    ███████               1.37    0.00   0.0%         98
-  paged   blocks of 16    ███████               1.38    0.01   0.6%         97
+  policy  reserves        █ used  ░ wasted         GiB  wasted  share  in 45 GiB
+  naive   the maximum     ████████░░░░░░░░░░░░░░  3.75    2.38  63.4%         36
+  pow2    a power of two  ████████░               1.48    0.11   7.5%         90
+  exact   known length    ████████                1.37    0.00   0.0%         98
+  paged   blocks of 16    ████████                1.38    0.01   0.6%         97
   used 1.37 GiB; last column: requests like these that 45 GiB hold
 """
 
@@ -52,6 +52,8 @@ def test_40_columns_keep_the_figures() -> None:
     lines = shown.splitlines()
     assert max(map(len, lines)) <= 40
     assert any(line.split() == ["naive", "3.75", "2.38", "63.4%", "36"] for line in lines)
+    # The bars stand below: 3.75 GiB are 30 cells, 1.37 GiB are 1.37 / 3.75 · 30 = 11 of them.
+    assert any(line.split() == ["naive", "█" * 11 + "░" * 19] for line in lines)
 
 
 @pytest.mark.parametrize(

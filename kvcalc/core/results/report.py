@@ -12,6 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 from kvcalc.core.results.base import EngineInfo, ModelInfo, Result, Warn, WeightInfo
 from kvcalc.core.results.compare import CompareResult
 from kvcalc.core.results.fit import BudgetLine, FitList, FitResult, GpuInfo, Limit, Suggestion
+from kvcalc.core.results.rows import Rows
+from kvcalc.core.results.simulate import SimulateResult
 from kvcalc.core.results.size import SizeResult
 from kvcalc.core.results.timeline import Milestone, TimelineResult
 from kvcalc.core.results.waste import PolicyWaste, WasteResult
@@ -134,6 +136,18 @@ class Steps(NamedTuple):
     milestones: tuple[Milestone, ...]
 
 
+class Simulation(NamedTuple):
+    """A trace under one plan: `data` of kvcalc simulate, one for each policy; or why there is none.
+
+    One entry for each of `plans`, in their order.
+    """
+
+    machine: str
+    kv_dtype: str
+    policies: tuple[dict[str, Any], ...]
+    reason: str | None
+
+
 class LeftOutPlan(NamedTuple):
     """A combination of options that cannot be, and why."""
 
@@ -159,6 +173,8 @@ class Parts(NamedTuple):
     timeline: TimelineResult
     waste: WasteResult | None
     compare: CompareResult
+    #: The trace under each plan; rows where there are several policies. None: it cannot be.
+    simulated: tuple[SimulateResult | Rows | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +200,8 @@ class ReportResult(Result):
     savings: tuple[Savings, ...]
     allocations: tuple[Allocation, ...]
     steps: tuple[Steps, ...]
+    #: Empty without a trace.
+    simulations: tuple[Simulation, ...]
     assumptions: tuple[Assumption, ...]
     #: The command that makes this report again.
     line: str

@@ -88,11 +88,12 @@ class MemoryEnd(NamedTuple):
 
 
 class Knot(NamedTuple):
-    """A corner of the curve that the chart draws: bytes of one GPU at `x`."""
+    """A corner of the curve that the chart draws: bytes of one GPU at `x`; paged: whole blocks."""
 
     x: int
     kv_bytes: int
     naive_bytes: int | None
+    paged_bytes: int
 
 
 class Curve(NamedTuple):

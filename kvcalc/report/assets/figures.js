@@ -371,6 +371,9 @@ const size = (v, f) => {
     f[`v.${key}.x`] = share(sizes[i], sizes[0]);
   });
 };
+const trace = (v, f) => {
+  v.data.simulations.forEach((_, p) => { f[`sim${p}.hidden`] = p === v.state.plan ? '' : 'hidden'; });
+};
 const ladder = (v, f) => {
   v.data.contexts.forEach((_, i) => {
     f[`z${i}`] = fixed(B(v.size.contexts[i].bytes_per_request), GIB);
@@ -382,7 +385,7 @@ const figures = (data, state, items) => {
   const v = look(data, state), f = {};
   for (const part of [verdict, tiles, bar]) part(v, f);
   budget(v, f, items);
-  for (const part of [changes, start, growth, steps, waste, savings, size, ladder]) part(v, f);
+  for (const part of [changes, start, growth, steps, waste, savings, size, trace, ladder]) part(v, f);
   return f;
 };
 // What the curve says at one of its listed points.

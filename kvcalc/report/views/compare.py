@@ -62,8 +62,8 @@ def _techniques(r: CompareResult) -> Table:
         Column("one technique alone", "<"),
         Column(name),
         Column("saved", drop=3),
-        Column("factor", drop=1),
-        Column("quality", "<", drop=2),
+        Column("factor"),
+        Column("quality", "<", drop=1),
     )
     rows = tuple(
         Row((

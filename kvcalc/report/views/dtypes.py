@@ -16,14 +16,15 @@ def view(r: Listing | EntryResult) -> Document:
         return Document("dtypes", (Table((Column("", "<"), Column("", "<", wrap=True)), rows),))
     items = [item for item in r.items if isinstance(item, DtypeItem)]
     columns = (
-        Column("--kv-dtype", "<"), Column("bits"), Column("block"), Column("K+V of a head of 128"),
-        Column("note", "<", drop=1), Column("also", "<", drop=2),
+        Column("--kv-dtype", "<"), Column("bits"), Column("block", drop=1),
+        Column("K+V of a head of 128", drop=2), Column("K+V of 128", screen=True, narrow=True),
+        Column("note", "<", drop=3), Column("also", "<", drop=4),
     )  # fmt: skip
     rows = tuple(
         Row((
             d.key, trimmed(Fraction(d.bits_per_element)),
             f"{d.block_bytes} B / {d.block_elements}" if d.block_bytes else "",
-            f"{d.head_128_bytes:,} B", d.note, ", ".join(d.aliases),
+            f"{d.head_128_bytes:,} B", f"{d.head_128_bytes:,} B", d.note, ", ".join(d.aliases),
         ))
         for d in items
     )  # fmt: skip

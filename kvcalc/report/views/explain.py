@@ -80,7 +80,7 @@ def _section(section: Section) -> list[Block]:
     if section.grid is not None:
         blocks.append(_grid(section.grid))
     if section.drawing:
-        blocks.append(Code(section.drawing))
+        blocks.append(Code(section.drawing, pasted=0))
     if section.commands:
         blocks.append(Code(section.commands))
     return blocks

@@ -17,6 +17,7 @@ from kvcalc.report.document import (
     Span,
     Table,
     Verdict,
+    keys,
 )
 from kvcalc.report.views.fit_list import list_view
 from kvcalc.report.views.fit_price import money, price_table
@@ -66,7 +67,7 @@ def view(r: FitResult | FitList) -> Document:
         title = f"start it so, and {r.engine.id} should log about this" if r.startup_lines else (
             f"start {r.engine.id} so"
         )  # fmt: skip
-        blocks.append(Code((r.line, *r.startup_lines), title))
+        blocks.append(Code((r.line, *r.startup_lines), title, pasted=1))
     if r.ask_again:
         blocks.append(Code((r.ask_again,), "ask this again"))
     return Document(f"{r.model.name}: what fits", tuple(blocks))
@@ -80,7 +81,10 @@ def rows_view(rows: Rows) -> Document:
     yes = sum(r.fits for r in results)
     spread = any(r.max_requests_low != r.max_requests_high for r in results)
     names = list(rows.rows[0].combination)
-    columns = [Column(name.replace("_", " "), "<") for name in names]
+    columns = [
+        Column(name.replace("_", " "), ">" if name in {"context", "requests"} else "<")
+        for name in names
+    ]
     columns += [Column("GiB each", drop=2), Column("KV pool", drop=1), Column("requests")]
     columns += [Column("low–high", drop=3)] if spread else []
     priced = any(r.price is not None for r in results)
@@ -98,12 +102,24 @@ def rows_view(rows: Rows) -> Document:
             cells.append("" if each is None else money(each))
         cells.append("" if r.fits else f"{up(r.shortfall_bytes)} short")
         body.append(Row(tuple(cells), "✓" if r.fits else "✗"))
-    answer = f"{yes} of {len(results)} combinations fit"
-    load = counted(results[0].requests)
-    verdict = Verdict(
-        answer, f"textbook, {load}" if "requests" not in names else "textbook", yes > 0
-    )
+    verdict = Verdict(f"{yes} of {len(results)} combinations fit", _common(results), yes > 0)
     return Document("what fits", (verdict, Table(tuple(columns), tuple(body), notes=_GIB_NOTE)))
+
+
+def _common(results: list[FitResult]) -> str:
+    """What all combinations share: model with weights, rules, requests."""
+    parts = (
+        {f"{r.model.name} {r.weights.format or ''}".strip() for r in results},
+        {_rules(r) for r in results},
+        {counted(r.requests).replace(" ", "\u00a0") for r in results},
+    )
+    return ", ".join(same for (same, *others) in map(sorted, parts) if not others)
+
+
+def _rules(r: FitResult) -> str:
+    if r.engine.id == "none":
+        return "textbook"
+    return f"{r.engine.id} {r.engine.version or ''}".strip()
 
 
 def _chosen(combination: dict[str, object], r: FitResult) -> list[str]:
@@ -138,10 +154,9 @@ def plan_of(r: FitResult) -> str:
     gpu = r.gpu.id or (
         f"{format_bytes(r.gpu.memory_bytes)} GPU" if r.gpu.memory_bytes else r.gpu.name
     )
-    engine = "textbook" if r.engine.id == "none" else f"{r.engine.id} {r.engine.version or ''}"
     named = f"{r.model.name} {weights}".strip()
     machine = gpu if r.gpu.members else f"{r.gpu.count} × {gpu}"
-    return f"{named}, {machine}, {engine.strip()}"
+    return f"{named}, {machine}, {_rules(r)}"
 
 
 def _answer(r: FitResult) -> str:
@@ -204,17 +219,8 @@ def _bar(r: FitResult) -> list[Block]:
         BarPart("room", r.kv_pool_bytes - need, "░", "kv_room"),
         BarPart("rest", unused, "·", "dim"),
     )
-    legend: list[Span] = []
-    for part in parts:
-        if part.bytes > 0:
-            gap = "  " if legend else ""
-            size = fixed(part.bytes, GIB).replace(" ", "\u00a0")
-            legend += [
-                Span(gap),
-                Span(part.glyph, part.style),
-                Span(f"\u00a0{part.label}\u00a0{size}"),
-            ]
-    return [Bar(parts, (*legend, Span("\u00a0GiB")))]
+    entries = [(p.glyph, p.style, f"{p.label} {fixed(p.bytes, GIB)}") for p in parts if p.bytes > 0]
+    return [Bar(parts, (*keys(*entries), Span("\u00a0GiB")))]
 
 
 def _budget(r: FitResult) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvcalc.core.results.report import ReportResult
+from kvcalc.core.results.rows import Rows
 from kvcalc.core.units import GIB, fixed
 from kvcalc.report.document import (
     Block,
@@ -17,7 +18,7 @@ from kvcalc.report.document import (
     Verdict,
     text_of,
 )
-from kvcalc.report.views import compare, fit, fit_list, size, timeline, waste
+from kvcalc.report.views import compare, fit, fit_list, simulate, size, timeline, waste
 
 
 def view(r: ReportResult) -> Document:
@@ -34,6 +35,7 @@ def view(r: ReportResult) -> Document:
     blocks += [_heading("Step by step"), *_all_of(timeline.view(parts.timeline))]
     if parts.waste is not None:
         blocks += [_heading("Why pages"), *_all_of(waste.view(parts.waste))]
+    blocks += _trace(r)
     blocks += [_heading("What would save memory"), *_all_of(compare.view(parts.compare))]
     if parts.machines is not None:
         listed = fit_list.list_view(parts.machines)
@@ -41,7 +43,7 @@ def view(r: ReportResult) -> Document:
     start = r.plans[0].texts[r.plans[0].steps[r.contexts.index(r.context_tokens)].text_of[0]]
     if start.command:
         lines = (start.command, *start.startup_lines)
-        blocks += [Code(lines, "start it so, and the engine should log about this")]
+        blocks += [Code(lines, "start it so, and the engine should log about this", pasted=1)]
     blocks += [_heading("What this rests on"), *_basis(r), Code((r.line,), "made by")]
     return Document(f"plan for {r.model.name}", tuple(blocks))
 
@@ -74,6 +76,26 @@ def _all_of(document: Document) -> list[Block]:
 def _is_weights(block: Block) -> bool:
     """The line of the weights, which stands once, with what a token costs."""
     return isinstance(block, Paragraph) and text_of(block.text).startswith("weights  ")
+
+
+def _trace(r: ReportResult) -> list[Block]:
+    """The first plan's simulation, and how the others did in one line each."""
+    if not r.simulations:
+        return []
+    blocks: list[Block] = [_heading("A stream of requests")]
+    for i, (s, found) in enumerate(zip(r.simulations, r.parts.simulated, strict=True)):
+        name = f"{s.machine}, {s.kv_dtype}"
+        if found is None:
+            blocks.append(Paragraph(f"{name}: not simulated: {s.reason}."))
+            continue
+        document = simulate.rows_view(found) if isinstance(found, Rows) else simulate.view(found)
+        if i == 0:
+            blocks += _all_of(document)
+        else:
+            first = document.blocks[0]
+            assert isinstance(first, Verdict)  # noqa: S101 - a view opens with its sentence
+            blocks.append(Paragraph(f"{name}: {first.answer}"))
+    return blocks
 
 
 def _plans(r: ReportResult) -> Table:

@@ -20,6 +20,7 @@ from kvcalc.report.document import (
     Span,
     Table,
     Verdict,
+    keys,
 )
 
 _NOTES = {
@@ -146,7 +147,9 @@ def _figures(results: Sequence[SimulateResult], names: Sequence[str] | None = No
         _NOTES[p].format(max=first.settings["max_model_len"] or 0, block=first.pool.block_tokens)
         for p in policies
     )
-    return Table(columns, tuple(rows), notes=(notes,) if len(results) > 1 else ())
+    return Table(
+        columns, tuple(rows), notes=(notes,) if len(results) > 1 else (), peers=len(results) > 1
+    )
 
 
 def _lines(results: Sequence[SimulateResult]) -> list[tuple[str, list[Cell]]]:
@@ -181,12 +184,12 @@ def _lines(results: Sequence[SimulateResult]) -> list[tuple[str, list[Cell]]]:
     row("prompt tokens cached", [percent(h) for h in hits] if any(hits) else [])
     speeds = [r.throughput.output_tokens_per_second for r in results]
     row("output tokens/s", ["" if s is None else fixed(s, 1, 0) for s in speeds])
-    row("all done after", [_whole(r) for r in results])
+    row("all done after", [run_length(r) for r in results])
     return lines
 
 
 #: How memory was spent: label, glyph, style; in the order of `Shares`.
-_SPENT = (
+SPENT = (
     ("tokens", "█", "kv"),
     ("for later", "▓", "engine"),
     ("never used", "░", "waste"),
@@ -198,18 +201,13 @@ def _bar(r: SimulateResult, name: str) -> Bar:
     """How the memory was spent, and by what policy."""
     parts = tuple(
         BarPart(label, round(share * 10**6), glyph, style)
-        for share, (label, glyph, style) in zip(r.shares, _SPENT, strict=True)
+        for share, (label, glyph, style) in zip(r.shares, SPENT, strict=True)
         if share >= 0.0005
     )
-    legend = [Span(name, "bold")]
-    for part in parts:
-        share = percent(part.bytes / 10**6)
-        legend += [
-            Span("  "),
-            Span(part.glyph, part.style),
-            Span(f"\u00a0{part.label}\u00a0{share}"),
-        ]
-    return Bar(parts, tuple(legend))
+    entries = (
+        (part.glyph, part.style, f"{part.label} {percent(part.bytes / 10**6)}") for part in parts
+    )
+    return Bar(parts, (Span(name, "bold"), Span("  "), *keys(*entries)))
 
 
 def _time(r: SimulateResult, what: str, which: str) -> str:
@@ -221,7 +219,13 @@ def _time(r: SimulateResult, what: str, which: str) -> str:
     return "" if steps is None else f"{trimmed(steps, 1, 1)} steps"
 
 
-def _whole(r: SimulateResult) -> str:
+def waited(r: SimulateResult) -> str:
+    """What 99 of 100 requests waited at most."""
+    return _time(r, "queue", "p99") or "–"
+
+
+def run_length(r: SimulateResult) -> str:
+    """How long it took to serve them all."""
     return f"{r.steps:,} steps" if r.seconds is None else _duration(r.seconds)
 
 
@@ -237,15 +241,21 @@ def _duration(seconds: float) -> str:
     return f"{minutes:,}\u00a0min\u00a0{rest:02}\u00a0s"
 
 
+def in_thousands(blocks: int) -> bool:
+    """Whether an axis up to so many blocks counts them in thousands."""
+    return blocks >= 10_000
+
+
 def _chart(r: SimulateResult) -> Chart:
     """Blocks in use over steps; in thousands where their numbers are long."""
-    many = r.pool.blocks >= 10_000
     knots = [(s.step + 1, s.used_blocks, None) for s in r.series]
-    legend = (Span("█", "kv"), Span(f" {'thousand ' if many else ''}blocks in use"))
-    limit = r.pool.blocks - 1
+    pool = r.pool.blocks - 1
+    limit = pool if r.peak.used_blocks * 2 > pool else None
+    many = in_thousands(max(limit or 0, r.peak.used_blocks))
+    legend = keys(("█", "kv", f"{'thousand ' if many else ''}blocks in use"))
     return Chart(
         ((0, 0, None), *knots), "steps", "10³" if many else "", 1000 if many else 1, legend,
-        limit=limit if r.peak.used_blocks * 2 > limit else None, limit_label=f"pool {limit:,}",
+        limit=limit, limit_label=f"pool of {pool:,}",
     )  # fmt: skip
 
 

@@ -63,8 +63,11 @@ def rows_view(rows: Rows) -> Document:
         for row, r in zip(rows.rows, results, strict=True)
     ]
     first, last = _least(results), _most(results)
-    text = f"Between {format_bytes(first.bytes_per_token)} and {format_bytes(last.bytes_per_token)}"
-    verdict = Verdict(f"{text} of KV cache per token, over {len(body)} combinations.", strong=text)
+    least, most = (format_bytes(r.bytes_per_token) for r in (first, last))
+    text, over = f"Between {least} and {most}", f"over {len(body)} combinations"
+    if least == most:
+        text, over = least, f"in each of {len(body)} combinations"
+    verdict = Verdict(f"{text} of KV cache per token, {over}.", strong=text)
     return Document("KV cache", (verdict, Table(tuple(columns), tuple(body))))
 
 

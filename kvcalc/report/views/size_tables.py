@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from kvcalc.core.results.size import ContextSize, SizeResult
 from kvcalc.core.units import GIB, KIB, MIB, fixed, trimmed, unit_of
-from kvcalc.report.document import Block, Chart, Column, Line, Row, Share, Span, Table
+from kvcalc.report.document import Block, Chart, Column, Line, Row, Share, Span, Table, keys
 
 #: Kinds as tables and formulas name them.
 NAMES = {
@@ -83,9 +83,7 @@ def growth(r: SizeResult) -> list[Block]:
     """The curve with its bends; the dotted line is the model without windows."""
     last = r.curve[-1]
     name, unit = unit_of(max(last.unwindowed_bytes, 1))
-    legend = (
-        Span("█", "kv"), Span(" this model   "), Span("·", "waste"), Span(" if all were full"),
-    )  # fmt: skip
+    legend = keys(("█", "kv", "this model"), ("·", "waste", "if all were full"))
     knots = tuple((p.tokens, p.bytes, p.unwindowed_bytes) for p in r.curve)
     return [Chart(knots=knots, x_name="tokens", unit_name=name, unit_bytes=unit, legend=legend)]
 
@@ -190,17 +188,14 @@ def variants(r: SizeResult) -> Table:
         plural = "KV head" if count == 1 else "KV heads"
         after = (Span("  this model" if mine else "", "bold"),)
         bar = Share(value / v.mha_bytes_per_token, "kv", after)
-        table.append(
-            Row((f"{name}  {count:>3} {plural}", f"{trimmed(value, unit)} {unit_name}", bar))
-        )
-    return Table(
-        (
-            Column("if every attention layer used" if hybrid else "if every layer used", "<"),
-            Column("per token"),
-            Column("", "<", screen=True),
-        ),
-        tuple(table),
+        size = f"{trimmed(value, unit)} {unit_name}"
+        table.append(Row((f"{name}  {count:>3} {plural}", name, size, bar)))
+    columns = (
+        Column("if every attention layer used" if hybrid else "if every layer used", "<", drop=1),
+        Column("", "<", screen=True, narrow=True), Column("per token"),
+        Column("", "<", screen=True),
     )  # fmt: skip
+    return Table(columns, tuple(table))
 
 
 def shapes(r: SizeResult) -> list[Block]:

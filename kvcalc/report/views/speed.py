@@ -15,6 +15,7 @@ from kvcalc.report.document import (
     Span,
     Table,
     Verdict,
+    keys,
 )
 
 _PREFIXES = (("E", 18), ("P", 15), ("T", 12), ("G", 9), ("M", 6), ("k", 3))
@@ -105,10 +106,11 @@ def _reading(r: SpeedResult) -> Bar:
     share = percent(d.kv_read_fraction, 0)
     legend = (
         Span("read per step  "),
-        Span("▒", "weights"),
-        Span(f" weights {fixed(d.weight_bytes, GIB)}   "),
-        Span("█", "kv"),
-        Span(f" KV {fixed(d.kv_bytes, GIB)}\u00a0GiB ({share} of the reading)"),
+        *keys(
+            ("▒", "weights", f"weights {fixed(d.weight_bytes, GIB)}"),
+            ("█", "kv", f"KV {fixed(d.kv_bytes, GIB)} GiB"),
+        ),
+        Span(f" ({share} of the reading)"),
     )
     return Bar(
         (BarPart("weights", d.weight_bytes, "▒", "weights"), BarPart("KV", d.kv_bytes, "█", "kv")),

@@ -15,6 +15,7 @@ from kvcalc.report.document import (
     Span,
     Table,
     Verdict,
+    keys,
 )
 from kvcalc.report.views.size import weights_line
 
@@ -128,25 +129,26 @@ def _chart(r: TimelineResult) -> Chart:
         base, limit, word = 0, pool if pool is not None and pool <= 2 * most else None, "KV pool"
     reserved = [k.naive_bytes for k in curve.knots if k.naive_bytes is not None]
     name, unit = unit_of(max(base + max([most, *reserved]), limit or 0, 1))
-    legend = [Span("▒", "weights"), Span(f" weights {fixed(base, unit)}   ")] if base else []
-    legend += [Span("█", "kv"), Span(" KV cache")]
+    entries = [("▒", "weights", f"weights {fixed(base, unit)}")] if base else []
+    entries.append(("█", "kv", "KV cache"))
     if curve.end is not None:
-        legend += [Span("   "), Span("░", "no"), Span(" would not fit")]
+        entries.append(("░", "no", "would not fit"))
     if reserved:
-        legend += [Span("   "), Span("·", "waste"), Span(" naive")]
+        entries.append(("·", "waste", "naive"))
     if r.gpu is not None and r.gpu.count > 1:
-        legend.append(Span("   per GPU", "dim"))
+        entries.append(("", "", f"{name} per GPU"))
     return Chart(
-        knots=tuple(curve.knots),
+        knots=tuple((k.x, k.kv_bytes, k.naive_bytes) for k in curve.knots),
         x_name=curve.unit,
         unit_name=name,
         unit_bytes=unit,
-        legend=tuple(legend),
+        legend=keys(*entries),
         base=base,
         limit=limit,
         limit_label="" if limit is None else f"{word} {fixed(limit, unit)}",
         end=curve.end,
         end_label="out of memory",
+        slack=tuple((k.x, k.paged_bytes) for k in curve.knots),
     )
 
 

@@ -8,17 +8,17 @@ from kvcalc.core.results.waste import PolicyWaste, PoolSource, WasteResult
 from kvcalc.core.units import fixed, format_bytes, percent, trimmed, unit_of
 from kvcalc.report.document import (
     Block,
+    Cell,
     Column,
     Document,
-    Line,
     Paragraph,
     Row,
-    Span,
+    Share,
     Table,
     Verdict,
 )
 
-_BAR = 20
+_USED = "█ used  ░ wasted"
 
 
 def view(r: WasteResult) -> Document:
@@ -28,7 +28,7 @@ def view(r: WasteResult) -> Document:
     blocks: list[Block] = [_verdict(r)]
     if r.pool_bytes == 0:
         blocks.append(Paragraph(_doings(r)))
-    blocks.append(_policies(r))
+    blocks += [_policies(r), _bars(r)]
     if r.pool is not None and r.pool.gpu is not None:
         blocks.append(Paragraph(_source(r.pool)))
     blocks += [Paragraph(w.message) for w in r.warnings]
@@ -98,8 +98,8 @@ def _policies(r: WasteResult) -> Table:
     name, unit = unit_of(most)
     columns = [
         Column("policy", "<"),
-        Column("reserves", "<", drop=2),
-        Column("█ used  ░ wasted", "<", drop=3, screen=True),
+        Column("reserves", "<", drop=3),
+        Column(_USED, "<", drop=2, screen=True),
         Column(name),
         Column("wasted", drop=1),
         Column("share"),
@@ -111,7 +111,7 @@ def _policies(r: WasteResult) -> Table:
         notes = (f"{notes[0]}; last column: requests like these that {size} hold",)
     rows = []
     for p in r.policies:
-        cells: list[Line] = [
+        cells: list[Cell] = [
             p.policy,
             _reserves(p.policy, r.block_size or 0),
             _bar(p, most),
@@ -125,6 +125,16 @@ def _policies(r: WasteResult) -> Table:
     return Table(tuple(columns), tuple(rows), notes=notes)
 
 
+def _bars(r: WasteResult) -> Table:
+    """The bars alone, where the terminal is too narrow for them beside the figures."""
+    most = max((p.allocated_bytes for p in r.policies), default=0)
+    columns = (
+        Column("policy", "<", screen=True, narrow=True),
+        Column(_USED, "<", screen=True, narrow=True),
+    )
+    return Table(columns, tuple(Row((p.policy, _bar(p, most))) for p in r.policies))
+
+
 def _reserves(policy: str, block_size: int) -> str:
     return {
         "naive": "the maximum",
@@ -134,12 +144,9 @@ def _reserves(policy: str, block_size: int) -> str:
     }[policy]
 
 
-def _bar(p: PolicyWaste, most: int) -> Line:
+def _bar(p: PolicyWaste, most: int) -> Cell:
     """Used and wasted, to the scale of the largest reservation."""
-    if not most:
-        return ""
-    used, whole = (max(round(_BAR * b / most), 1) for b in (p.used_bytes, p.allocated_bytes))
-    return (Span("█" * used, "kv"), Span("░" * (whole - used), "waste"))
+    return Share(p.used_bytes / most, beyond=p.wasted_bytes / most) if most else ""
 
 
 def _pool(pool: PoolSource) -> str:
