@@ -11,7 +11,7 @@ from kvcalc.core.dtypes import Storage
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.results.base import EngineInfo, Warn
-from kvcalc.core.results.size import SizeResult, Stored
+from kvcalc.core.results.size import ImageTokens, SizeResult, Stored
 from kvcalc.core.shard import Parallel
 from kvcalc.core.units import parse_count
 from kvcalc.shape import Count, Shape
@@ -22,6 +22,7 @@ def size(
     *,
     context: Count | Sequence[Count] | None = None,
     request: Sequence[Count] = (),
+    image: str | Sequence[str] = (),
     requests: Count = 1,
     kv_dtype: str = "auto",
     k_dtype: str | None = None,
@@ -58,6 +59,7 @@ def size(
         context: Tokens of one request; several give several entries of `contexts`. Default: 4,096
             (or the model's maximum if smaller) and the maximum.
         request: Tokens of each request of an unequal batch.
+        image: "WIDTHxHEIGHT" of images in the prompt; without a context, what they take alone.
         requests: How many requests of that context.
         kv_dtype: Storage of K and V; `auto` is 2 bytes.
 
@@ -74,7 +76,10 @@ def size(
     parallel = resolve.parallel_of(tp, pp, 1, dcp, pp_layers=pp_layers)
     page = None if block_size is None else parse_count(block_size, "--block-size")
     count = parse_count(requests, "-n")
-    contexts = _contexts(found, context, allow_long=allow_long_context)
+    images = _images(found, [image] if isinstance(image, str) else image)
+    contexts = _contexts(
+        found, context, sum(i.tokens for i in images), allow_long=allow_long_context
+    )
     info, store = EngineInfo("none"), None
     if engine != "none" or engine_version or set:
         k, v = (
@@ -100,10 +105,19 @@ def size(
         if shared_prefix is None
         else parse_count(shared_prefix, "--shared-prefix"),
         prefix_copies=resolve.prefix_copies_of(prefix_copies, shared_prefix),
+        images=images,
         engine=info,
         store=store,
         warnings=_warnings(found, contexts, shared_prefix),
     )
+
+
+def _images(model: Model, sizes: Sequence[str]) -> tuple[ImageTokens, ...]:
+    if not sizes:
+        return ()
+    from kvcalc.core.images import image_tokens  # noqa: PLC0415 - images alone
+
+    return tuple(image_tokens(model.architecture, size) for size in sizes)
 
 
 def _with_mtp(found: Model, name: str | Model | None) -> Model:
@@ -169,13 +183,26 @@ def _engine(
 
 
 def _contexts(
-    model: Model, context: Count | Sequence[Count] | None, *, allow_long: bool
+    model: Model, context: Count | Sequence[Count] | None, images: int, *, allow_long: bool
 ) -> list[int]:
+    """The lengths asked for; else a default, or what images take, and the maximum.
+
+    Raises:
+        KvcalcError: "usage" for a context that the images do not fit in; "context_too_long".
+    """
     if context is None or context == []:
         default = resolve.default_context(model)
+        if images:
+            default = resolve.context_of(model, images, allow_long=allow_long, option="--image")
         most = model.max_context_tokens
         return [default] if most in {None, default} else [default, most or default]
     texts: list[Count] = (
         list(context) if isinstance(context, (list, tuple)) else [context]  # type: ignore[list-item]
     )
-    return [resolve.context_of(model, t, allow_long=allow_long) for t in texts]
+    lengths = [resolve.context_of(model, t, allow_long=allow_long) for t in texts]
+    if min(lengths) < images:
+        raise KvcalcError(
+            "usage", f"the images take {images:,} tokens, more than -c {min(lengths):,}",
+            f"-c {images} or more: the context holds images and text",
+        )  # fmt: skip
+    return lengths
