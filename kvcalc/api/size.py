@@ -76,6 +76,8 @@ def size(
     parallel = resolve.parallel_of(tp, pp, 1, dcp, pp_layers=pp_layers)
     page = None if block_size is None else parse_count(block_size, "--block-size")
     count = parse_count(requests, "-n")
+    shared = None if shared_prefix is None else parse_count(shared_prefix, "--shared-prefix")
+    copies = resolve.prefix_copies_of(prefix_copies, shared_prefix)
     images = _images(found, [image] if isinstance(image, str) else image)
     contexts = _contexts(
         found, context, sum(i.tokens for i in images), allow_long=allow_long_context
@@ -87,7 +89,7 @@ def size(
         )
         info, store, contexts, count = _engine(
             engine, resolve.version_of(engine_version), set or {},
-            (found, storage, k, v, dtype, parallel, page), contexts, count,
+            (found, storage, k, v, dtype, parallel, page), contexts, count, (shared or 0, copies),
         )  # fmt: skip
     return core.size(
         found,
@@ -101,10 +103,8 @@ def size(
         ],
         parallel=parallel,
         block_size=page or 16,
-        shared_prefix=None
-        if shared_prefix is None
-        else parse_count(shared_prefix, "--shared-prefix"),
-        prefix_copies=resolve.prefix_copies_of(prefix_copies, shared_prefix),
+        shared_prefix=shared,
+        prefix_copies=copies,
         images=images,
         engine=info,
         store=store,
@@ -160,6 +160,7 @@ def _engine(
     what: tuple[Model, Storage, str | None, str | None, str | None, Parallel, int | None],
     contexts: list[int],
     requests: int,
+    prefix: tuple[int, int],
 ) -> tuple[EngineInfo, Callable[[int, int], Stored] | None, list[int], int]:
     """The engine's rules: what it stores, and the contexts and requests its settings imply.
 
@@ -177,7 +178,7 @@ def _engine(
     if "n_ctx" in settings:
         contexts = [max(1, int(settings["n_ctx"]) // requests)]
     model, kv, k, v, dtype, parallel, page = what
-    ask = storage.Ask(model, kv, k, v, dtype, settings, parallel, page, version)
+    ask = storage.Ask(model, kv, k, v, dtype, settings, parallel, page, version, *prefix)
     info = EngineInfo(engine.id, version or engine.newest, dict(settings))
     return info, lambda n, count: storage.stored(engine.id, ask, n, count), contexts, requests
 

@@ -66,7 +66,7 @@ def contexts(r: SizeResult) -> Table:
         cells.append("the model's maximum" if c.tokens == r.model.max_context_tokens else "")
         table.append(Row(tuple(cells)))
     notes: tuple[str, ...] = ()
-    if r.shared_prefix_tokens and n > 1:
+    if r.shared_prefix_tokens and n > 1 and r.engine.id == "none":
         kept = r.shared_prefix_tokens // r.block_size * r.block_size
         times = "once" if r.prefix_copies == 1 else f"{min(r.prefix_copies, n):,} times"
         once = f"the first {kept:,} tokens are stored {times} for all {n:,} requests"
@@ -126,7 +126,7 @@ def engine(r: SizeResult) -> list[Block]:
             "" if item.streams is None else str(item.streams),
             _sized(item.key_bytes) if item.key_bytes else "",
             _sized(item.value_bytes) if item.value_bytes else "", _sized(item.bytes),
-            f"{item.bytes:,}",
+            f"{item.bytes:,}".replace("-", "−"),
         ))
         for item in last.engine_items
     )  # fmt: skip
