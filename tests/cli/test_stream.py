@@ -179,7 +179,20 @@ QUESTIONS: list[dict[str, Any]] = [
     {"command": "models", "name": "llama-3.1-8b"},
     {"command": "gpus", "name": "h100"},
     {"command": "dtypes"},
-]
+    {"command": "timeline", "model": "llama-3.1-8b", "prompt": 8, "output": 4},
+    {"command": "waste", "model": "llama-3.1-8b", "request": [5], "max_context": 9},
+    {"command": "tradeoff", "model": "llama-3.1-8b", "tokens": 9},
+    {"command": "speed", "model": "llama-3.1-8b", "gpu": "h100"},
+    {"command": "offload", "model": "llama-3.1-8b"},
+    {"command": "compare", "model": "llama-3.1-8b"},
+    {"command": "simulate", "blocks": 90, "trace": "poisson:rate=5,requests=3,prompt=9,output=2"},
+    {"command": "simulate", "model": "llama-3.1-8b", "pool": "1GiB", "max_context": 512,
+     "trace": "poisson:rate=5,requests=3,prompt=9,output=2"},
+    {"command": "workload", "trace": "poisson:rate=5,requests=3,prompt=9,output=2"},
+    {"command": "check", "log": __file__},
+    {"command": "explain", "topic": "paged", "model": "llama-3.1-8b"},
+    {"command": "report", "model": "llama-3.1-8b", "gpu": ["h100"]},
+]  # fmt: skip
 KEYS = [
     (question, key)
     for question in QUESTIONS
