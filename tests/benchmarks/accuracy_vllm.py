@@ -30,7 +30,7 @@ from kvcalc.engines.coefficients import Coefficients, coefficients  # noqa: E402
 from kvcalc.engines.vllm.budget import budget  # noqa: E402
 from kvcalc.engines.vllm.defaults import is_switched, run_of  # noqa: E402
 from kvcalc.engines.vllm.rules import VLLM  # noqa: E402
-from kvcalc.engines.vllm.versions import TABLE  # noqa: E402
+from kvcalc.engines.vllm.versions import TABLE, version_of  # noqa: E402
 from kvcalc.engines.vllm.widths import widths_of  # noqa: E402
 
 DATA = ROOT / "tests" / "data"
@@ -53,7 +53,8 @@ def plan_of(record: Record, *, version: str | None = None, pool: int | None = No
         gpu = load_gpu(record["gpu"])
         memory = Memory(gpu.memory_bytes, gpu.basis, gpu.low_bytes, gpu.high_bytes)
         kind = gpu.entry.get("architecture", "")
-        device = Device(gpu.id, gpu.name, gpu.vendor, kind, frozenset(gpu.dense_flops))
+        unified = bool(gpu.entry.get("unified_memory", False))
+        device = Device(gpu.id, gpu.name, gpu.vendor, kind, frozenset(gpu.dense_flops), unified)
     if record.get("total_gib"):
         memory = Memory(int(record["total_gib"] * GIB))
     share = record.get("utilization")
@@ -118,9 +119,11 @@ FITTED: tuple[tuple[str, Callable[[Record], bool]], ...] = (
     ("nccl_late", lambda r: _cuda(r, (0, 17)) and r["tp"] > 1 and _switched(r)),
     ("nccl", lambda r: _cuda(r, (0, 0), (0, 11)) and r["tp"] > 1),
     ("communication", lambda r: _cuda(r, (0, 11)) and r["tp"] > 1 and not _switched(r)),
-    ("non_torch_rocm", lambda r: _amd(r) and r["tp"] == 1),
-    ("non_torch_rocm_ranks", lambda r: _amd(r) and r["tp"] == 2),
-    ("non_torch_v0", lambda r: not _from(r, (0, 8))),
+    ("non_torch_rocm", lambda r: _amd(r) and r["tp"] == 1 and not _cdna(r)),
+    ("non_torch_rocm_ranks", lambda r: _amd(r) and r["tp"] == 2 and not _cdna(r)),
+    ("non_torch_cdna", lambda r: _cdna(r) and _from(r, (0, 11))),
+    ("non_torch_v0", lambda r: not _from(r, (0, 6, 6))),
+    ("unified", lambda r: r["gpu"] is not None and plan_of(r).device.unified_memory),
     ("rocm_logit", lambda r: _amd(r) and r["settings"].get("max_num_seqs", 256) < 128),
     ("rocm_int4_experts", lambda r: _amd(r) and r["weights"] == "gptq"),
     ("graph", lambda r: _from(r, (0, 20)) and not _v2(r)),
@@ -129,12 +132,15 @@ FITTED: tuple[tuple[str, Callable[[Record], bool]], ...] = (
 
 
 def _amd(record: Record) -> bool:
-    return str(record["gpu"]).startswith(("radeon", "mi"))
+    return str(record["gpu"]).startswith(("radeon", "mi", "rx"))
 
 
-def _from(record: Record, release: tuple[int, int]) -> bool:
-    numbers = str(record["version"]).split(".")
-    return (int(numbers[0]), int(numbers[1])) >= release
+def _cdna(record: Record) -> bool:
+    return str(record["gpu"]).startswith("mi")
+
+
+def _from(record: Record, release: tuple[int, ...]) -> bool:
+    return version_of(str(record["version"]))[: len(release)] >= release
 
 
 def _cuda(record: Record, first: tuple[int, int], end: tuple[int, int] = (9, 0)) -> bool:
@@ -158,7 +164,8 @@ def _kernels(record: Record) -> str:
     if record["tp"] * record["pp"] > 1 or not _cuda(record, (0, 11)):
         return ""
     if _from(record, (0, 18)):
-        return "sampling_kernels_recent" if _new(record) else "sampling_kernels"
+        recent = _new(record) or _from(record, (0, 27))
+        return "sampling_kernels_recent" if recent else "sampling_kernels"
     return "sampling_kernels" if _new(record) == "Hopper" else ""
 
 
