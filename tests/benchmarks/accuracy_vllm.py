@@ -61,7 +61,7 @@ def plan_of(record: Record, *, version: str | None = None, pool: int | None = No
     return Plan(
         model=model,
         storage=resolve.storage_of(model, record.get("kv", "auto"), None, None, None),
-        parallel=Parallel(tp=record["tp"], pp=record["pp"]),
+        parallel=Parallel(tp=record["tp"], pp=record["pp"], dcp=record.get("dcp", 1)),
         weights=resolve.weights_of(model, record["weights"], None),
         memory=memory,
         context=record.get("length") or model.max_context_tokens or 4096,
@@ -119,10 +119,10 @@ FITTED: tuple[tuple[str, Callable[[Record], bool]], ...] = (
     ("nccl_late", lambda r: _cuda(r, (0, 17)) and r["tp"] > 1 and _switched(r)),
     ("nccl", lambda r: _cuda(r, (0, 0), (0, 11)) and r["tp"] > 1),
     ("communication", lambda r: _cuda(r, (0, 11)) and r["tp"] > 1 and not _switched(r)),
-    ("non_torch_rocm", lambda r: _amd(r) and r["tp"] == 1 and not _cdna(r)),
-    ("non_torch_rocm_ranks", lambda r: _amd(r) and r["tp"] == 2 and not _cdna(r)),
+    ("non_torch_rocm", lambda r: _amd(r) and not _cdna(r)),
     ("non_torch_cdna", lambda r: _cdna(r) and _from(r, (0, 11))),
     ("non_torch_v0", lambda r: not _from(r, (0, 6, 6))),
+    ("repacked", lambda r: _from(r, (0, 27)) and bool(r["weights"])),
     ("unified", lambda r: r["gpu"] is not None and plan_of(r).device.unified_memory),
     ("rocm_logit", lambda r: _amd(r) and r["settings"].get("max_num_seqs", 256) < 128),
     ("rocm_int4_experts", lambda r: _amd(r) and r["weights"] == "gptq"),
@@ -222,16 +222,25 @@ def complete() -> list[Record]:
     return cases + [r for r in measured if "available_kv_gib" in r["measured"]]
 
 
+def whole() -> list[Record]:
+    """Unseen starts whose GPU and settings are stated; a held-out one's release may be assumed.
+
+    "given_only" records leave the GPU or settings open: their pool is given.
+    """
+    found = (r for r in records("unseen") if not r.get("given_only"))
+    return [r for r in found if r.get("held_out") or not r.get("assumed")]
+
+
 def chain(*, blind: bool, unseen: bool = False) -> list[Error]:
     """Every case with complete settings; `blind` leaves it out of what judges it.
 
     `unseen`: the starts of other public records instead; those held out are judged as shipped.
     """
-    known = [r for r in records("unseen") if not r.get("held_out")]
+    known = [r for r in whole() if not r.get("held_out")]
     # Cases with a setting or a format deduced: good enough to fit on, too weak to be judged.
     support = [r for r in records("log") if r.get("supports")]
     every = [*complete(), *known, *support]
-    cases = records("unseen") if unseen else complete()
+    cases = whole() if unseen else complete()
     return [
         predict(r, left_out(r, every) if blind and not r.get("held_out") else coefficients("vllm"))
         for r in cases
@@ -250,6 +259,9 @@ def summary(errors: Sequence[Error]) -> tuple[int, float, float, float, float, f
 def assumed() -> list[Error]:
     """Logs that leave a setting, the release or the weights' format open: defaults are assumed."""
     open_ones = [r for r in records("log") if not r["complete"] and r["gpu"] and r["model"]]
+    judged = {r["id"] for r in whole()}
+    unseen = (r for r in records("unseen") if not r.get("given_only"))
+    open_ones += [r for r in unseen if r["id"] not in judged]
     found = [r for r in open_ones if "available_kv_gib" in r["measured"]]
     return [
         predict({**r, "version": r["version"] or "0.12.0"}, coefficients("vllm")) for r in found

@@ -17,7 +17,7 @@ from kvcalc.core.units import cdiv
 from kvcalc.engines.coefficients import Coefficients
 from kvcalc.engines.vllm.activation import CONSUMED, ELEMENT, peak, penalty_bytes
 from kvcalc.engines.vllm.defaults import Run, is_switched
-from kvcalc.engines.vllm.weights import resident
+from kvcalc.engines.vllm.weights import SIXTEEN_BIT, resident
 from kvcalc.engines.vllm.widths import Widths, stored_beside
 
 #: Totals of equal cards differ by at least this much between drivers, in 1/1000. Readings that
@@ -150,7 +150,7 @@ def _other(plan: Plan, run: Run, coefficients: Coefficients, *, last: bool) -> B
     own = coefficients["non_torch_v0" if run.v0 else "non_torch"]
     if own.basis == "measured":  # the user's own log counts all of it
         return _line("other", Interval(*own.bytes()), own.basis, own.evidence)
-    parts = [coefficients[_own_name(plan, run, peers)].bytes()]
+    parts = [coefficients[_own_name(plan, run)].bytes()]
     if run.release < _V0_DEVICE:
         peers = 0  # what NCCL holds was not charged yet
     if peers and (run.v0 or run.release < (0, 11)):
@@ -166,6 +166,8 @@ def _other(plan: Plan, run: Run, coefficients: Coefficients, *, last: bool) -> B
         parts.append(coefficients[kernels].bytes())
     if not run.v0 and run.release < (0, 9):
         parts.append(coefficients["cuda_context"].bytes())
+    if run.release >= CONSUMED and (plan.weights.format or "bf16") not in SIXTEEN_BIT:
+        parts.append(coefficients["repacked"].bytes())
     if plan.device.unified_memory:
         parts.append(coefficients["unified"].bytes())
     best, low, high = (sum(part[i] for part in parts) for i in range(3))
@@ -173,7 +175,7 @@ def _other(plan: Plan, run: Run, coefficients: Coefficients, *, last: bool) -> B
     return _measured("other", (best, low, high), note)
 
 
-def _own_name(plan: Plan, run: Run, peers: int) -> str:
+def _own_name(plan: Plan, run: Run) -> str:
     """The coefficient of what one GPU holds outside PyTorch."""
     if run.v0:
         return "non_torch_v0" if _V0_DEVICE <= run.release < _V0_BASELINE else "non_torch"
@@ -181,7 +183,7 @@ def _own_name(plan: Plan, run: Run, peers: int) -> str:
         return "non_torch"
     if plan.device.architecture.startswith("CDNA") and run.release >= (0, 11):
         return "non_torch_cdna"
-    return "non_torch_rocm_ranks" if peers else "non_torch_rocm"
+    return "non_torch_rocm"
 
 
 def _kernels(plan: Plan, run: Run) -> str:

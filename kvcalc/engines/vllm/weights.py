@@ -35,7 +35,7 @@ _SCALED_FROM = 131_072
 #: Blackwell, ROCm.
 _MARLIN_PAD, _TRITON_PAD, _WIDE_PAD = (256, 128), (256, 1), (256, 256)
 _TRITON_VALUES, _TRITON_WIDE_FROM = 4 / 4.25, (0, 17)
-_SIXTEEN_BIT = frozenset({"bf16", "fp16"})
+SIXTEEN_BIT = frozenset({"bf16", "fp16"})
 _INT4 = frozenset({"gptq", "awq", "w4a16", "gptq_g_idx", "int4"})
 
 
@@ -65,7 +65,7 @@ def resident(
         return None
     best = _bytes(plan, run, widths, coefficients, stage, total)
     form = plan.weights.format or ""
-    if form in _SIXTEEN_BIT and plan.weights.basis == "exact" and plan.parallel.gpus == 1:
+    if form in SIXTEEN_BIT and plan.weights.basis == "exact" and plan.parallel.gpus == 1:
         return Resident(Interval(best, best, best), "exact", form)
     name = "weights_nvfp4" if form == "nvfp4" else "weights"
     span = coefficients[name]
