@@ -223,12 +223,11 @@ def complete() -> list[Record]:
 
 
 def whole() -> list[Record]:
-    """Unseen starts whose GPU and settings are stated; a held-out one's release may be assumed.
+    """Unseen starts whose GPU and settings are stated.
 
-    "given_only" records leave the GPU or settings open: their pool is given.
+    Of "given_only" records the pool is given instead; of "open" ones something is assumed.
     """
-    found = (r for r in records("unseen") if not r.get("given_only"))
-    return [r for r in found if r.get("held_out") or not r.get("assumed")]
+    return [r for r in records("unseen") if not r.get("given_only") and not r.get("open")]
 
 
 def chain(*, blind: bool, unseen: bool = False) -> list[Error]:
@@ -259,9 +258,7 @@ def summary(errors: Sequence[Error]) -> tuple[int, float, float, float, float, f
 def assumed() -> list[Error]:
     """Logs that leave a setting, the release or the weights' format open: defaults are assumed."""
     open_ones = [r for r in records("log") if not r["complete"] and r["gpu"] and r["model"]]
-    judged = {r["id"] for r in whole()}
-    unseen = (r for r in records("unseen") if not r.get("given_only"))
-    open_ones += [r for r in unseen if r["id"] not in judged]
+    open_ones += [r for r in records("unseen") if r.get("open")]
     found = [r for r in open_ones if "available_kv_gib" in r["measured"]]
     return [
         predict({**r, "version": r["version"] or "0.12.0"}, coefficients("vllm")) for r in found
