@@ -60,9 +60,12 @@ def _value(kind: str, text: str) -> Any:
 
 def _info(m: Match, sink: Sink) -> None:
     """`print_info: n_layer = 16`: the GGUF keys by llama.cpp's names, and sizes."""
-    if sink.memo.get("part"):
-        return
-    name, text = m[1].strip(), m[2].strip()
+    if not sink.memo.get("part"):
+        model_line(m[1].strip(), m[2].strip(), sink)
+
+
+def model_line(name: str, text: str, sink: Sink) -> None:
+    """One of the model's properties by llama.cpp's name for it."""
     if name == "arch":
         sink.metadata.setdefault("general.architecture", text)
     elif name == "general.name":
@@ -91,6 +94,14 @@ def keyed(metadata: dict[str, Any]) -> dict[str, Any]:
     return own
 
 
+def _listed(m: Match, sink: Sink) -> None:
+    """`  - CUDA0   : NVIDIA GeForce RTX 5060 Ti (16310 MiB, 15159 MiB free)`."""
+    if not m[1].startswith("CPU") and m[2] not in sink.devices:
+        sink.devices.append(m[2])
+    sink.figure("memory", m[3], "MiB", m[1])
+    sink.figure("free_at_start", m[4], "MiB", m[1])
+
+
 def _device(m: Match, sink: Sink) -> None:
     if m[2] not in sink.devices:
         sink.devices.append(m[2])
@@ -115,6 +126,11 @@ MODEL_WORDINGS = (
             figure=False),
     Wording("compute capability", r"Device [0-9]+: ([^,]+), compute capability", ("gpu",),
             figure=False),
+    Wording("  Device ", r"\s\sDevice [0-9]+: ([A-Z][^,:]{3,60}?)\s*$", ("gpu",), figure=False),
+    Wording("ggml_vulkan: ", r"ggml_vulkan: [0-9]+ = ([^|]+?) \((?:[^()|]*)\) \|", ("gpu",),
+            figure=False),
+    Wording(" MiB free)", r"(?:- |^ *)(\S+?) *: (\S[^|]*?) +\(([0-9]+) MiB, ([0-9]+) MiB free\)",
+            read=_listed, figure=False),
     Wording("GPU name: ", r"GPU name: +(\S.*?)\s*$", ("gpu",), figure=False),
     Wording("using device ", r"using device (\S+) \(([^)]*)\).*? - ([0-9]+) MiB free",
             read=_device, figure=False),

@@ -178,6 +178,9 @@ SGLANG = (
     Said("max_total_tokens=900000 is larger than the profiled value -120. Use the profiled value "
          "instead.", {"profiled_tokens": -120}, {"max_total_tokens": 900_000}),
     Said("Init torch distributed ends. mem usage=1.25 GB", gib(communication=1.25)),
+    # sgl-project/sglang#1522: the launch line, and what it is answered with.
+    Said("[16:53:16] server_args=ServerArgs(model_path='Qwen/Qwen2.5-0.5B-Instruct-AWQ', "
+         "mem_fraction_static=0.01, dp_size=8)", {}, {"mem_fraction_static": 0.01, "dp_size": 8}),
 )  # fmt: skip
 TENSORRT = (
     Said("[TensorRT-LLM][INFO] [MemUsageChange] TensorRT-managed allocation in engine "
@@ -211,6 +214,19 @@ TENSORRT = (
          "available KV cache memory when calculating max tokens: 56.27 GiB, fraction is set 0.9, kv"
          " size is 131072", gib(peak=17.15, kv_pool_wanted=56.27),
          {"free_gpu_memory_fraction": 0.9}),
+    # janhq/cortex.cpp#981
+    Said("[TensorRT-LLM][INFO] Max tokens in paged KV cache: 128. Allocating 16777216 bytes.",
+         {"kv_tokens": 128, "kv_pool": 16_777_216}),
+    # triton-inference-server/tensorrtllm_backend#576, #577, #396
+    Said("[TensorRT-LLM][INFO] TRTGptModel maxSequenceLen: 1048576", {},
+         {"max_seq_len": 1_048_576}),
+    Said("[TensorRT-LLM][INFO] TRTGptModel maxBatchSize: 8", {}, {"max_batch_size": 8}),
+    Said("[TensorRT-LLM][INFO] TRTGptModel maxNumTokens: 8192", {}, {"max_num_tokens": 8192}),
+    Said("[TensorRT-LLM][INFO] MPI size: 4, rank: 3", {}, {"world_size": 4, "tp_size": 4}),
+    Said("[TensorRT-LLM][INFO] [MemUsageChange] Allocated 3.44 MB GPU memory for runtime buffers.",
+         mib(runtime_buffers=3.44)),
+    Said("[TensorRT-LLM][INFO] [MemUsageChange] Allocated 15.05 MB GPU memory for decoder.",
+         mib(decoder=15.05)),
 )  # fmt: skip
 LMDEPLOY = (
     Said("[TM][INFO] [BlockManager] block_size = 9 MB", mib(block_bytes=9)),
@@ -224,6 +240,13 @@ LMDEPLOY = (
     Said("CacheConfig(max_batches=256, block_size=64, num_cpu_blocks=0, num_gpu_blocks=1274, "
          "cache_max_entry_count=0.8)", {"kv_blocks": 1274},
          {"max_batch_size": 256, "cache_block_seq_len": 64}),
+    # InternLM/lmdeploy#731, #1001: the model's own configuration, line by line.
+    Said("[TM][WARNING] [LlamaTritonModel] `cache_block_seq_len` is not set, default to 128.", {},
+         {"cache_block_seq_len": 128}),
+    Said("session_len: 2056", {}, {"session_len": 2056}),
+    Said("tensor_para_size = 2", {}, {"tp": 2}),
+    Said("after allocation    : free: 24.62 GB, total: 39.45 GB, used: 14.83 GB",
+         gib(free_after_pool=24.62, memory=39.45)),
 )  # fmt: skip
 OLLAMA = (
     Said('time=2025-01-01T00:00:00Z level=INFO source=memory.go:356 msg="offload to cuda" '
@@ -250,6 +273,19 @@ OLLAMA = (
          {"n_ctx": 16_384, "n_seq_max": 2, "type_k": "q8_0", "flash_attn": True}),
     Said('time=2026-01-01T00:00:00Z level=INFO source=routes.go:1 msg="vram-based default context" '
          'total_vram="24.0 GiB" default_num_ctx=32768', {}, {"default_num_ctx": 32_768}),
+    # ollama/ollama#11982, #11090, #12606
+    Said('time=2025-08-22T10:07:07Z level=INFO source=runner.go:925 msg=load request="{Operation:'
+         "commit Parallel:1 BatchSize:512 FlashAttention:true KvSize:75000 KvCacheType: "
+         'GPULayers:37[ID:GPU-7a Layers:9(0..8) ID:GPU-0d Layers:28(9..36)] UseMmap:false}"', {},
+         {"n_ctx": 75_000, "n_gpu_layers": 37}),
+    Said('time=2025-07-18T14:50:58Z level=INFO source=ggml.go:672 msg="compute graph" '
+         'backend=CUDA0 buffer_type=CUDA0 size="104.0 MiB"', mib(compute=104)),
+    Said('time=2025-11-10T17:38:56Z level=INFO source=server.go:672 msg="loading model" "model '
+         'layers"=25 requested=-1', {"model_layers": 25}),
+    Said('time=2025-11-10T17:38:56Z level=INFO source=server.go:686 msg="gpu memory" id=GPU-ea '
+         'available="15.0 GiB" free="15.4 GiB" minimum="457.0 MiB"', gib(free_at_start=15.4)),
+    Said('time=2025-11-10T17:38:56Z level=INFO source=server.go:217 msg="enabling flash attention"',
+         {}, {"flash_attn": True}),
 )  # fmt: skip
 LLAMACPP = (
     Said("llm_load_tensors: mem required  = 3891.24 MiB", mib(weights=3891.24)),
@@ -310,6 +346,29 @@ LLAMACPP = (
     Said("llama_lora_adapter_init_internal:      CUDA0 LoRA buffer size =   160.00 MiB",
          mib(lora=160)),
     Said("alloc_compute_meta:      CUDA0 compute buffer size =   248.10 MiB", mib(compute=248.1)),
+    # Summer of 2023: ggml-org/llama.cpp#1827, #1826, LostRuins/koboldcpp#283
+    Said("llama_model_load_internal: n_ctx      = 2048", {}, {"n_ctx": 2048}),
+    Said("llama_model_load_internal: mem required  = 2304.46 MB (+ 1608.00 MB per state)",
+         mib(weights=2304.46, per_state=1608)),
+    Said("llama_model_load_internal: allocating batch_size x 1 MB = 512 MB VRAM for the scratch "
+         "buffer", mib(scratch=512)),
+    Said("llama_model_load_internal: total VRAM used: 3217 MB", mib(breakdown_total=3217)),
+    Said("llm_load_tensors: VRAM used           = 4095.06 MiB", mib(weights_vram=4095.06)),
+    # ggml-org/llama.cpp#26297, #22319, #17643, #23792, ikawrakow/ik_llama.cpp#259
+    Said("1.07.304.130 I srv    load_model: initializing, n_slots = 2, n_ctx_slot = 50176, "
+         "kv_unified = 'false'", {},
+         {"n_seq_max": 2, "n_ctx_seq": 50_176, "kv_unified": False, "n_ctx": 100_352}),
+    Said("llama_context: n_ctx_seq (393216) < n_ctx_train (1048576) -- the full capacity of the "
+         "model will not be utilized", {}, {"n_ctx_seq": 393_216}),
+    Said("common_init_from_params: setting dry_penalty_last_n to ctx_size = 4096", {},
+         {"n_ctx": 4096}),
+    Said("llama_memory_recurrent: size =  299.25 MiB (     2 cells,  64 layers,  2 seqs  0 rs_seq),"
+         " R (f32):   11.25 MiB, S (f32):  288.00 MiB", mib(state_cache=299.25), {"n_seq_max": 2}),
+    Said('INFO [ init] new slot | tid="13" timestamp=17 id_slot=0 n_ctx_slot=32768', {},
+         {"n_ctx_seq": 32_768}),
+    # Anbeeld/beellama.cpp#74
+    Said("0.00.166.518 I   - CUDA0   : NVIDIA GeForce RTX 5060 Ti (16310 MiB, 15159 MiB free)",
+         mib(memory=16_310, free_at_start=15_159)),
 )  # fmt: skip
 ENGINES = {
     "vllm": VLLM, "sglang": SGLANG, "tensorrt-llm": TENSORRT, "lmdeploy": LMDEPLOY,
