@@ -17,6 +17,8 @@ from kvcalc.core.units import GIB, format_bytes
 from kvcalc.logs.facts import Fact, Log
 
 _ROUNDED = "the printed digits"
+#: Page sizes of SGLang's attention backends.
+_PAGES = (1, 16, 32, 64, 128)
 #: No block of all layers is larger than this.
 _BLOCK = GIB // 32
 
@@ -59,27 +61,60 @@ def _ratio(setup: Setup) -> list[Predicted]:
 
 
 def _sglang(setup: Setup) -> list[Predicted]:
-    """K and V of a pool by its tokens, and the pool by the memory before and after the load."""
-    log = setup.log
-    figures = _left_over(setup)
-    plan = setup.plan
-    tokens = log.smallest("kv_tokens")
-    plain = len(log.by_rank("kv_tokens")) == len(log.all("kv_tokens"))
-    if plan is None or tokens is None or not plain:
+    """K and V of each pool by its tokens, and all by the memory before and after the load."""
+    figures, plan = _left_over(setup), setup.plan
+    pools = _pools(setup)
+    if plan is None or not pools:
         return figures
-    page = int(setup.settings.get("page_size", 1))
     ranks = shard.stage_ranks(plan.model, plan.parallel)
-    for item, part in (("kv_key", "key"), ("kv_value", "value"), ("kv_latent", "latent")):
-        if log.last(item) is None:
-            continue
-        sizes = [r for rank in ranks if (r := _row(rank, plan.storage, part)) is not None]
-        if len(sizes) < len(ranks):
-            return figures
-        # A page beyond the tokens takes what is padded.
-        best = max(sizes) * (int(tokens.value) + page)
-        why = f"{tokens.value:,.0f} tokens and a spare page of {page:,}, {max(sizes):,} bytes each"
-        figures.append(Predicted(item, best, best, best, _ROUNDED, why))
+    for number, (fact, windows) in enumerate(pools):
+        for item, part in (("kv_key", "key"), ("kv_value", "value"), ("kv_latent", "latent")):
+            printed = [f for f in setup.log.all(item) if f.rank == fact.rank]
+            if not printed:
+                continue
+            rows = (_row(rank, plan.storage, part, windows=windows) for rank in ranks)
+            sizes = [row for row in rows if row is not None]
+            if len(sizes) < len(ranks):
+                return figures
+            size, tokens = max(sizes), int(fact.value)
+            page = _page(setup, size, tokens, printed[min(number, len(printed) - 1)])
+            # A page beyond the tokens takes what is padded.
+            best = size * (tokens + page)
+            why = f"{tokens:,} tokens and a spare page of {page:,}, {size:,} bytes each"
+            figures.append(Predicted(item, best, best, best, _ROUNDED, why, fact.device))
     return figures
+
+
+def _page(setup: Setup, size: int, tokens: int, printed: Fact) -> int:
+    """The page as set; of a log that does not tell it the first usual one that fits."""
+    given = setup.settings.get("page_size")
+    if given is not None:
+        return int(given)
+    fits = (p for p in _PAGES if printed.low <= size * (tokens + p) <= printed.high)
+    return next(fits, 1)
+
+
+def _pools(setup: Setup) -> list[tuple[Fact, bool | None]]:
+    """The pools of one rank, and whether each is of the window layers (None: of all layers).
+
+    A pool more than those is a draft model's; a log that is cut may have fewer.
+    """
+    log = setup.log
+    tokens = log.smallest("kv_tokens")
+    if tokens is None:
+        return []
+    own = [f for f in log.all("kv_tokens") if f.rank == tokens.rank]
+    window, full = log.last("swa_tokens"), log.last("full_tokens")
+    if window is None or full is None:
+        return [(own[0], None)] if len(own) == 1 else []
+    found: list[tuple[Fact, bool | None]] = []
+    for fact in own[:2]:
+        # The window layers' pool is made first.
+        windows = fact.value == window.value and (not found or full.value != window.value)
+        if not windows and fact.value != full.value:
+            return []
+        found.append((fact, windows))
+    return found if len(own) <= len(found) else []
 
 
 def _left_over(setup: Setup) -> list[Predicted]:
@@ -105,22 +140,29 @@ def _first_rank(log: Log, item: str) -> list[Fact]:
     return [f for f in found if f.rank == found[0].rank]
 
 
-def _row(model: Model, s: Any, part: str) -> int | None:
-    """Bytes of one token's keys, values or latents on one rank; None for caches of other kinds."""
+def _row(model: Model, s: Any, part: str, *, windows: bool | None) -> int | None:
+    """Bytes of one token's keys, values or latents on one rank; None for caches of other kinds.
+
+    `windows` takes the window layers alone (True) or all others (False).
+    """
     total = 0
     for layer in model.layers:
         for cache in layer:
-            size = _part(cache, s, part)
+            if windows is not None and isinstance(cache, SlidingWindow) != windows:
+                continue
+            size = _part(cache, s, part, windows=windows is not None)
             if size is None:
                 return None
             total += size
     return total
 
 
-def _part(cache: Cache, s: Any, part: str) -> int | None:
+def _part(cache: Cache, s: Any, part: str, *, windows: bool) -> int | None:
     if isinstance(cache, State):
         return 0
-    if isinstance(cache, (SlidingWindow, Indexer, Compressed)):
+    if isinstance(cache, (Indexer, Compressed)) or (
+        isinstance(cache, SlidingWindow) and not windows
+    ):
         return None
     if isinstance(cache, Full) and part in {"key", "value"}:
         dim, kind = (cache.key_dim, s.k) if part == "key" else (cache.value_dim, s.v)
@@ -141,10 +183,8 @@ def _paged(setup: Setup) -> list[Predicted]:
         best = blocks.value * page
         figures.append(Predicted("kv_tokens", best, best, best, "exact",
                                  f"{blocks.value:,.0f} blocks of {page:,} tokens"))  # fmt: skip
-    plan = setup.plan
-    if plan is not None and page and not _mixed(plan.model):
-        ranks = shard.stage_ranks(plan.model, plan.parallel)
-        size = max(rank.token_bytes(plan.storage) for rank in ranks)
+    size = _token_bytes(setup)
+    if size is not None and page:
         held = tokens.value if tokens is not None else (blocks.value * page if blocks else None)
         why = f"blocks of {page:,} tokens, {format_bytes(page * size)} each"
         sizes = {"block_bytes": page * size, "kv_pool": None if held is None else held * size}
@@ -152,6 +192,26 @@ def _paged(setup: Setup) -> list[Predicted]:
             if best_ is not None and log.last(item) is not None:
                 figures.append(Predicted(item, best_, best_, best_, _ROUNDED, why))
     return figures + _share_of_free(setup)
+
+
+def _token_bytes(setup: Setup) -> int | None:
+    """Bytes of a token in all layers of the fullest rank; None where layers keep unlike tokens.
+
+    LMDeploy keeps every token of window layers, and scales beside quantised K and V.
+    """
+    plan = setup.plan
+    if plan is None:
+        return None
+    ranks = shard.stage_ranks(plan.model, plan.parallel)
+    if setup.log.engine == "lmdeploy":
+        from kvcalc.engines.lmdeploy import LMDEPLOY  # noqa: PLC0415 - one engine, one import
+
+        if any(isinstance(g.cache, State) for g in plan.model.groups):
+            return None
+        return max(LMDEPLOY.token_bytes(plan, rank) for rank in ranks)
+    if _mixed(plan.model):
+        return None
+    return max(rank.token_bytes(plan.storage) for rank in ranks)
 
 
 def _mixed(model: Model) -> bool:
@@ -171,7 +231,25 @@ def _share_of_free(setup: Setup) -> list[Predicted]:
         return []
     low, best, high = (n * share for n in (free.low, free.value, free.high))
     why = f"{setting} {share:g} of the {free.value / GIB:.2f} GiB that are free"
-    return [Predicted("kv_pool", best, low - _BLOCK, high, f"{_ROUNDED}, a block less", why)]
+    found = [Predicted("kv_pool", best, low - _BLOCK, high, f"{_ROUNDED}, a block less", why)]
+    block = _block_bytes(setup)
+    if block and setup.log.last("kv_pool") is None:
+        # Tokens are rounded down, blocks of them up.
+        ends = (low // block, high // block + 1)
+        found.append(Predicted("kv_blocks", best // block, *ends, _ROUNDED,
+                               f"{why}, {format_bytes(block)} each"))  # fmt: skip
+    return found
+
+
+def _block_bytes(setup: Setup) -> int | None:
+    """A block of the release's tokens."""
+    size, plan = _token_bytes(setup), setup.plan
+    if size is None or plan is None or plan.rules is None or plan.version is None:
+        return None
+    try:
+        return size * (plan.rules.block_tokens(plan) or 0)
+    except KvcalcError:  # a version that is no release
+        return None
 
 
 _ENGINES: dict[str, Callable[[Setup], list[Predicted]]] = {

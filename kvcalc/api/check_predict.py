@@ -147,6 +147,8 @@ def _pool(log: Log) -> Fact | None:
     if pool is None or log.engine != "sglang":
         return pool
     own = [f for f in log.all("kv_pool") if f.rank == pool.rank]
+    if len(own) < 2 and log.last("swa_tokens") is not None and log.last("full_tokens") is not None:
+        return None  # the log is cut: one of two pools
     value, low, high = (sum(getattr(f, end) for f in own) for end in ("value", "low", "high"))
     return pool._replace(value=value, low=low, high=high)
 
