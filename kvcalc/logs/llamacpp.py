@@ -152,6 +152,14 @@ def _breakdown(m: Match, sink: Sink) -> None:
         sink.devices.append(m["gpu"])
 
 
+def _projected(m: Match, sink: Sink) -> None:
+    """`- CUDA0 (…): 24080 total, 22450 used, 1157 free vs. target of 1024`: before loading."""
+    if m[2] and m[2] not in sink.devices:
+        sink.devices.append(m[2])
+    sink.figure("memory", m[3], "MiB", m[1])
+    sink.figure("projected", m[4], "MiB", m[1], "projected")
+
+
 def _default(m: Match, sink: Sink, name: str) -> None:
     """What a line says of a setting that has a line of its own where the log is whole."""
     if not _draft(sink):
@@ -168,6 +176,12 @@ def _slot(m: Match, sink: Sink) -> None:
 _CONTEXT = r"llama_context|llama_new_context_with_model|llama_init_from_model"
 _TAIL = (
     r"(?P<parts>(?:, (?:[KVRSP]|c\^KV|kv\^T)(?: \([A-Za-z0-9_]+\))?: *(?:[0-9.]+ MiB|not used))*)"
+)
+#: A row of the breakdown: total = free + (self = model + context + compute) + the rest.
+_SUM = (
+    r"(?:(?P<total>[0-9]+) *= *-?[0-9]+ \+ \( *|[0-9]+ +(?=[0-9]))?[0-9]+ *= *"
+    r"(?P<model>[0-9]+) \+ *(?P<context>[0-9]+) \+ *(?P<compute>[0-9]+)"
+    r"(?:\) \+ *(?P<rest>-?[0-9]{1,20}))?"
 )
 FAMILY = Family("llama.cpp", (
     *MODEL_WORDINGS,
@@ -204,11 +218,18 @@ FAMILY = Family("llama.cpp", (
             read=lambda m, sink: _default(m, sink, "n_ctx_seq"), figure=False),
     Wording("to ctx_size = ", r"setting dry_penalty_last_n to ctx_size = ([0-9]{1,12})",
             read=lambda m, sink: _default(m, sink, "n_ctx"), figure=False),
-    Wording("|   - ",
-            r"\|\s+- (?P<device>\S+)\s*(?:\((?P<gpu>[^|]*?)\))?\s*\|\s*"
-            r"(?:(?P<total>[0-9]+) *= *-?[0-9]+ \+ \( *)?[0-9]+ *= *(?P<model>[0-9]+) \+ *"
-            r"(?P<context>[0-9]+) \+ *(?P<compute>[0-9]+)(?:\) \+ *(?P<rest>-?[0-9]{1,12}))?",
+    Wording("|   - ", rf"\|\s+- (?P<device>\S+)\s*(?:\((?P<gpu>[^|]*?)\))?\s*\|\s*{_SUM}",
             read=_breakdown, late=True),
+    Wording("memory_breakdown: ",
+            rf"memory_breakdown: +- (?P<device>\S+) +\((?P<gpu>[^|]*?)\): +{_SUM}",
+            read=_breakdown, late=True),
+    Wording(" total, ",
+            rf"- (\S+) \(([^|]*?)\): +{_N} total, +{_N} used, +(-?[0-9]+) (?:free|surplus|deficit)",
+            read=_projected, figure=False),
+    Wording("estimated ", rf"estimated (?:fixed )?memory usage of MTP context is {_G} MiB",
+            ("draft_context MiB",), figure=False),
+    Wording("estimated ", rf"estimated worst-case memory usage of mmproj is {_G} MiB",
+            ("projector MiB",), figure=False),
     Wording("projected to use ",
             rf"projected to use {_N} MiB of device memory vs\. {_N} MiB of free device memory",
             ("projected MiB", "free_at_start MiB"), figure=False),

@@ -65,8 +65,9 @@ def _gpu(m: Match, sink: Sink) -> None:
     name = re.search(r'description="([^"]+)"', m[1]) or re.search(r'name="([^"]+)"', m[1])
     if name and name[1] not in sink.devices:
         sink.devices.append(name[1])
-    if total := re.search(rf'total="{_SIZE}"', m[1]):
-        sink.figure("memory", total[1], "size")
+    for item, key in (("memory", "total"), ("free_at_start", "available")):
+        if found := re.search(rf'\b{key}="{_SIZE}"', m[1]):
+            sink.figure(item, found[1], "size")
 
 
 def _file_type(m: Match, sink: Sink) -> None:
@@ -97,6 +98,10 @@ def _died(m: Match, sink: Sink) -> None:
 
 
 FAMILY = Family("ollama", (
+    # Whatever its runner prints, a line in this form is Ollama's own.
+    Wording(".go:", r"time=\S+ level=[A-Z]+ source=[a-z_]+\.go:[0-9]+", figure=False),
+    Wording("new model will fit", r"new model will fit .*?\bparallel=([0-9]{1,6})\b",
+            read=lambda m, sink: sink.settings.setdefault("n_seq_max", int(m[1])), figure=False),
     Wording("(version ", r"Listening on \S+ \(version v?([0-9][^)]*)\)", ("version",),
             figure=False),
     # Every figure of the plan has its own words: pasted lines are often broken between them.

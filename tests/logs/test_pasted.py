@@ -80,6 +80,37 @@ def test_llamacpps_lines_of_ollamas_service(read: Read, prefix: str) -> None:
     assert read(line).engine == "llama.cpp"
 
 
+def test_a_line_in_ollamas_form_makes_the_log_ollamas(read: Read) -> None:
+    """ollama/ollama#17482: from 2026 on a llama-server of its own prints all figures."""
+    log = read(
+        'time=2026-08-01T07:02:27.423Z level=INFO source=llama_server.go:1262 msg="waiting"',
+        "common_memory_breakdown_print: |   - CUDA0 (RTX 3090)   | 24124 = 23860 + (15946 = 15364 "
+        "+     411 +     170) +      -15681 |",
+    )
+
+    assert log.engine == "ollama"
+
+
+@pytest.mark.parametrize(
+    ("line", "version", "gpu"),
+    [
+        ("version: 4202 (9f912511)", "build 4202 (9f912511)", None),
+        ("version: 0.4.1-dev (build 11059, commit 059a34f8d)", "build 11059 (059a34f8d)", None),
+        ("Vulkan0: NVIDIA GeForce RTX 2060 (NVIDIA) | uma: 0 |", None, "NVIDIA GeForce RTX 2060"),
+        (
+            "ggml_vulkan: 0 = AMD Radeon RX 7900 XTX (RADV NAVI31) (radv) | uma: 0 | fp16: 1",
+            None, "AMD Radeon RX 7900 XTX (RADV NAVI31)",
+        ),
+        ("  Device 0: NVIDIA GeForce RTX 3050", None, "NVIDIA GeForce RTX 3050"),
+    ],
+)  # fmt: skip
+def test_builds_and_devices(read: Read, line: str, version: str | None, gpu: str | None) -> None:
+    log = read(line, "load_tensors:      CUDA0 model buffer size =   345.14 MiB")
+
+    assert log.version == version
+    assert log.devices == (() if gpu is None else (gpu,))
+
+
 def test_models_by_the_line_that_starts_them(read: Read) -> None:
     """InternLM/lmdeploy#2724, sgl-project/sglang#1522, NVIDIA/TensorRT-LLM#6294."""
     log = read(
