@@ -98,8 +98,8 @@ def _died(m: Match, sink: Sink) -> None:
 
 
 FAMILY = Family("ollama", (
-    # Whatever its runner prints, a line in this form is Ollama's own.
-    Wording(".go:", r"time=\S+ level=[A-Z]+ source=[a-z_]+\.go:[0-9]+", figure=False),
+    Wording("waiting for ", r"source=[a-z_]+\.go:[0-9]+ msg=.{0,2}waiting for (?:llama|server)",
+            figure=False),
     Wording("new model will fit", r"new model will fit .*?\bparallel=([0-9]{1,6})\b",
             read=lambda m, sink: sink.settings.setdefault("n_seq_max", int(m[1])), figure=False),
     Wording("(version ", r"Listening on \S+ \(version v?([0-9][^)]*)\)", ("version",),

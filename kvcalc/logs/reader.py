@@ -23,8 +23,11 @@ FAMILIES = (
 _MOST_GLUED = 32
 #: Lines that a terminal's break may have cut off.
 _MOST_JOINED = 4
-#: llama.cpp's lines as Ollama's service or container passes them on.
-_OLLAMA = r"\bollama(?:-[0-9]+)?\[[0-9]+\]: |^\s*ollama[\w.-]* +\| "
+#: llama.cpp's lines as Ollama's service or container passes them on, or of a model in its store.
+_OLLAMA = (
+    r"\bollama(?:-[0-9]+)?\[[0-9]+\]: |^\s*ollama[\w.-]* +\| "
+    r"|[\\/]\.ollama[\\/]models[\\/]blobs[\\/]"
+)
 
 
 def read_log(path: str) -> Log:

@@ -71,9 +71,13 @@ def test_a_plan_broken_between_its_figures(read: Read) -> None:
     assert found["free_at_start"] == 22 * GIB
 
 
-@pytest.mark.parametrize("prefix", ["ollama  | ", "Aug 22 17:36:22 host ollama[30907]: "])
+@pytest.mark.parametrize("prefix", [
+    "ollama  | ", "Aug 22 17:36:22 host ollama[30907]: ",
+    ("llama_model_loader: loaded meta data with 33 key-value pairs and 579 tensors from "
+    "/root/.ollama/models/blobs/sha256-41 (version GGUF V3 (latest))\n"),
+])  # fmt: skip
 def test_llamacpps_lines_of_ollamas_service(read: Read, prefix: str) -> None:
-    """ollama/ollama#8447: only what stands before the lines tells whose they are."""
+    """ollama/ollama#8447: only what stands before the lines, or the file, tells whose they are."""
     line = "llama_kv_cache_init:      CUDA0 KV buffer size =   160.00 MiB"
 
     assert read(f"{prefix}{line}").engine == "ollama"
@@ -83,7 +87,8 @@ def test_llamacpps_lines_of_ollamas_service(read: Read, prefix: str) -> None:
 def test_a_line_in_ollamas_form_makes_the_log_ollamas(read: Read) -> None:
     """ollama/ollama#17482: from 2026 on a llama-server of its own prints all figures."""
     log = read(
-        'time=2026-08-01T07:02:27.423Z level=INFO source=llama_server.go:1262 msg="waiting"',
+        'time=2026-08-01T07:02:27.423Z level=INFO source=llama_server.go:1262 msg="waiting '
+        'for llama-server to become available" status="llm server loading model"',
         "common_memory_breakdown_print: |   - CUDA0 (RTX 3090)   | 24124 = 23860 + (15946 = 15364 "
         "+     411 +     170) +      -15681 |",
     )
