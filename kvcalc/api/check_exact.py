@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kvcalc.api.check_context import caches_of
+from kvcalc.api.check_pools import first_rank, pools_of
 from kvcalc.api.check_predict import Expected, Predicted
 from kvcalc.api.check_setup import Setup
 from kvcalc.core import shard
@@ -18,7 +19,9 @@ from kvcalc.logs.facts import Fact, Log
 
 _ROUNDED = "the printed digits"
 #: Page sizes of SGLang's attention backends.
-_PAGES = (1, 16, 32, 64, 128)
+_PAGES = (1, 16, 32, 64, 128, 256)
+#: LMDeploy's cache_block_seq_len.
+_PAGE = 64
 #: No block of all layers is larger than this.
 _BLOCK = GIB // 32
 
@@ -63,7 +66,7 @@ def _ratio(setup: Setup) -> list[Predicted]:
 def _sglang(setup: Setup) -> list[Predicted]:
     """K and V of each pool by its tokens, and all by the memory before and after the load."""
     figures, plan = _left_over(setup), setup.plan
-    pools = _pools(setup)
+    pools = pools_of(setup)
     if plan is None or not pools:
         return figures
     ranks = shard.stage_ranks(plan.model, plan.parallel)
@@ -94,34 +97,11 @@ def _page(setup: Setup, size: int, tokens: int, printed: Fact) -> int:
     return next(fits, 1)
 
 
-def _pools(setup: Setup) -> list[tuple[Fact, bool | None]]:
-    """The pools of one rank, and whether each is of the window layers (None: of all layers).
-
-    A pool more than those is a draft model's; a log that is cut may have fewer.
-    """
-    log = setup.log
-    tokens = log.smallest("kv_tokens")
-    if tokens is None:
-        return []
-    own = [f for f in log.all("kv_tokens") if f.rank == tokens.rank]
-    window, full = log.last("swa_tokens"), log.last("full_tokens")
-    if window is None or full is None:
-        return [(own[0], None)] if len(own) == 1 else []
-    found: list[tuple[Fact, bool | None]] = []
-    for fact in own[:2]:
-        # The window layers' pool is made first.
-        windows = fact.value == window.value and (not found or full.value != window.value)
-        if not windows and fact.value != full.value:
-            return []
-        found.append((fact, windows))
-    return found if len(own) <= len(found) else []
-
-
 def _left_over(setup: Setup) -> list[Predicted]:
     """SGLang's rule: pools = free after the load − free before it × (1 − mem_fraction_static)."""
     log, share = setup.log, setup.settings.get("mem_fraction_static")
     before, after = log.smallest("free_before_weights"), log.smallest("free_after_weights")
-    pools = [f for item in ("kv_pool", "conv_state", "ssm_state") for f in _first_rank(log, item)]
+    pools = [f for item in ("kv_pool", "conv_state", "ssm_state") for f in first_rank(log, item)]
     if not isinstance(share, float) or before is None or after is None or not pools:
         return []
     rest = 1 - share
@@ -135,11 +115,6 @@ def _left_over(setup: Setup) -> list[Predicted]:
     return [Predicted("pools", after.value - before.value * rest, low, high, _ROUNDED, why)]
 
 
-def _first_rank(log: Log, item: str) -> list[Fact]:
-    found = log.all(item)
-    return [f for f in found if f.rank == found[0].rank]
-
-
 def _row(model: Model, s: Any, part: str, *, windows: bool | None) -> int | None:
     """Bytes of one token's keys, values or latents on one rank; None for caches of other kinds.
 
@@ -150,19 +125,17 @@ def _row(model: Model, s: Any, part: str, *, windows: bool | None) -> int | None
         for cache in layer:
             if windows is not None and isinstance(cache, SlidingWindow) != windows:
                 continue
-            size = _part(cache, s, part, windows=windows is not None)
+            size = _part(cache, s, part)
             if size is None:
                 return None
             total += size
     return total
 
 
-def _part(cache: Cache, s: Any, part: str, *, windows: bool) -> int | None:
+def _part(cache: Cache, s: Any, part: str) -> int | None:
     if isinstance(cache, State):
         return 0
-    if isinstance(cache, (Indexer, Compressed)) or (
-        isinstance(cache, SlidingWindow) and not windows
-    ):
+    if isinstance(cache, (Indexer, Compressed)):
         return None
     if isinstance(cache, Full) and part in {"key", "value"}:
         dim, kind = (cache.key_dim, s.k) if part == "key" else (cache.value_dim, s.v)
@@ -176,7 +149,7 @@ def _paged(setup: Setup) -> list[Predicted]:
     """TensorRT-LLM and LMDeploy: tokens are whole blocks, bytes are tokens."""
     log, figures = setup.log, []
     names = {"tensorrt-llm": "tokens_per_block", "lmdeploy": "cache_block_seq_len"}
-    page = int(setup.settings.get(names[log.engine], 64 if log.engine == "lmdeploy" else 0))
+    page = int(setup.settings.get(names[log.engine], 0))
     blocks = log.smallest("kv_blocks")
     tokens = log.last("kv_tokens")
     if blocks is not None and page and tokens is not None:
@@ -184,6 +157,8 @@ def _paged(setup: Setup) -> list[Predicted]:
         figures.append(Predicted("kv_tokens", best, best, best, "exact",
                                  f"{blocks.value:,.0f} blocks of {page:,} tokens"))  # fmt: skip
     size = _token_bytes(setup)
+    if not page and log.engine == "lmdeploy":
+        page = _block_tokens(log, size)
     if size is not None and page:
         held = tokens.value if tokens is not None else (blocks.value * page if blocks else None)
         why = f"blocks of {page:,} tokens, {format_bytes(page * size)} each"
@@ -192,6 +167,15 @@ def _paged(setup: Setup) -> list[Predicted]:
             if best_ is not None and log.last(item) is not None:
                 figures.append(Predicted(item, best_, best_, best_, _ROUNDED, why))
     return figures + _share_of_free(setup)
+
+
+def _block_tokens(log: Log, size: int | None) -> int:
+    """LMDeploy's cache_block_seq_len where the log does not tell it: 64, at first (2023) 128."""
+    block = log.last("block_bytes")
+    if block is None or size is None:
+        return _PAGE
+    fits = (n for n in (_PAGE, 2 * _PAGE) if block.low <= n * size <= block.high)
+    return next(fits, _PAGE)
 
 
 def _token_bytes(setup: Setup) -> int | None:
