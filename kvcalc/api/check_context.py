@@ -10,12 +10,14 @@ from kvcalc.core.cache import Latent, SlidingWindow
 from kvcalc.core.dtypes import Storage, dtype
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.results.size import EngineItem
-from kvcalc.logs.facts import Fact
+from kvcalc.logs.facts import Fact, Log
 
 if TYPE_CHECKING:
     from kvcalc.engines.llamacpp import Context
 
 _ROUNDED = "the printed digits"
+#: `-ub`: the default, and what people set.
+_UBATCHES = (512, 128, 256, 1024, 2048, 4096, 8192)
 
 
 def caches_of(setup: Setup) -> list[Predicted]:
@@ -43,6 +45,19 @@ def caches_of(setup: Setup) -> list[Predicted]:
 
 
 def _context(setup: Setup) -> Context:
+    """The context as set; where the log has no n_ubatch the first usual one whose windows fit."""
+    cells = [f.value for f in setup.log.all("kv_cells") if f.device == "SWA"]
+    made = _made(setup, int(setup.settings.get("n_ubatch", _UBATCHES[0])))
+    if "n_ubatch" in setup.settings or not cells:
+        return made
+    for ubatch in _UBATCHES:
+        tried = _made(setup, ubatch)
+        if any(item.cells == cells[0] for item in tried.items if item.item == "kv_window"):
+            return tried
+    return made
+
+
+def _made(setup: Setup, n_ubatch: int) -> Context:
     """llama.cpp's context; of a log that does not tell its length only the states count."""
     from kvcalc.engines.llamacpp import context  # noqa: PLC0415 - one engine, one import
 
@@ -53,16 +68,21 @@ def _context(setup: Setup) -> Context:
         plan.model,
         n_ctx=int(s.get("n_ctx", 256 * slots)),
         n_seq_max=slots,
-        n_ubatch=int(s.get("n_ubatch", 512)),
-        n_batch=int(s.get("n_batch", 2048)),
+        n_ubatch=n_ubatch,
+        n_batch=int(s.get("n_batch", max(2048, n_ubatch))),
         # Before streams (summer of 2025) all sequences shared one row of cells.
         kv_unified=bool(s.get("kv_unified", "kv_unified" not in s)),
         # Window caches came in May 2025; before, every layer held all tokens.
-        swa_full=bool(s.get("swa_full", not any(f.device for f in log.all("kv_cache")))),
+        swa_full=bool(s.get("swa_full", not _windowed(log))),
         flash_attn=bool(s.get("flash_attn", True)),
         type_k=str(s.get("type_k", "f16")),
         type_v=str(s.get("type_v", "f16")),
     )
+
+
+def _windowed(log: Log) -> bool:
+    """Whether the log names its caches one by one."""
+    return any(f.device for item in ("kv_cache", "kv_cells") for f in log.all(item))
 
 
 def _caches(setup: Setup, items: list[EngineItem], total: int) -> list[Predicted]:
@@ -80,7 +100,13 @@ def _caches(setup: Setup, items: list[EngineItem], total: int) -> list[Predicted
         # What was taken from the cells says nothing of them.
         figures = [f for f in figures if f.item != "kv_cells" or f.device == "SWA"]
     buffers = _main(log.all("kv_pool"))
-    if len(buffers) == 1 and len(caches) < 2:
+    if len(buffers) == len(items) > 1 and len({f.device for f in buffers}) == 1:
+        # One device holds every cache, in the order in which they are made.
+        for fact, item in zip(buffers, items, strict=True):
+            why = f"{item.layers} layers of {item.cells or 0:,} cells"
+            figures.append(Predicted("kv_pool", item.bytes, item.bytes, item.bytes, _ROUNDED, why,
+                                     fact.device))  # fmt: skip
+    elif len(buffers) == 1 and len(caches) < 2:
         figures.append(Predicted("kv_pool", total, total, total, _ROUNDED, "all layers together",
                                  buffers[0].device))  # fmt: skip
     return figures

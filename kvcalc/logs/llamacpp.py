@@ -80,7 +80,7 @@ def _cache(m: Match, sink: Sink) -> None:
             sink.settings.setdefault("type_k", kind)
     groups = m.groupdict()
     for name, unit, key in (("cells", "tokens", "kv_cells"), ("layers", "layers", "kv_layers")):
-        if groups.get(name):
+        if groups.get(name) and not (key == "kv_cells" and label):  # told when it was announced
             sink.figure(f"state_{unit}" if state else key, groups[name], unit, label, _draft(sink))
     if groups.get("seqs") and state and not _draft(sink):
         sink.settings.setdefault("n_seq_max", int(groups["seqs"]))
@@ -101,8 +101,9 @@ def _label(sink: Sink) -> str:
 
 
 def _announced(m: Match, sink: Sink) -> None:
-    """`creating     SWA KV cache, size = 8192 cells`."""
+    """`creating     SWA KV cache, size = 8192 cells`; a quiet log says no more of it."""
     sink.memo["label"] = m[1].strip()
+    sink.figure("kv_cells", m[2], "tokens", sink.memo["label"], _draft(sink))
 
 
 def _header(m: Match, sink: Sink) -> None:
@@ -200,7 +201,7 @@ FAMILY = Family("llama.cpp", (
             r"(?P<who>\w*): size = *(?P<size>[0-9.]+) MiB \( *(?P<cells>[0-9]+) cells, *"
             r"(?P<layers>[0-9]+) layers, *(?P<seqs>[0-9]+)(?:/ *(?P<streams>[0-9]+))? seqs"
             rf"(?: *[0-9]+ rs_seq)?\){_TAIL}", read=_cache),
-    Wording("KV cache, size = ", r"creating +(\S+(?: \S+){0,3}?) KV cache, size = *[0-9]+ cells",
+    Wording("KV cache, size = ", r"creating +(\S+(?: \S+){0,3}?) KV cache, size = *([0-9]+) cells",
             read=_announced, figure=False),
     Wording("kv_size = ",
             r"\w*: kv_size = ([0-9]+),.*?type_k = '(\w+)', type_v = '(\w+)', n_layer = ([0-9]+)",

@@ -37,6 +37,8 @@ EARLY_WORDINGS = (
     Wording("llama_model_load_internal: n_",
             r"llama_model_load_internal: (n_[a-z_]+) += ([0-9]+)\b", read=_hyperparameter,
             figure=False),
+    Wording("generate: n_ctx", r"generate: n_ctx = ([0-9]{1,12}), n_batch = ",
+            read=lambda m, sink: sink.settings.setdefault("n_ctx", int(m[1])), figure=False),
     Wording("mem required", rf"mem required *= *{_G} Mi?B(?: \(\+ *{_G} Mi?B per state\))?",
             ("weights MiB", "per_state MiB")),
     Wording("kv self = ", rf"VRAM kv self = {_G} Mi?B", ("kv_pool MiB",)),

@@ -6,7 +6,8 @@ import json
 import re
 from typing import Any
 
-from kvcalc.logs.facts import size
+from kvcalc.core.units import MIB
+from kvcalc.logs.facts import printed, size
 from kvcalc.logs.wording import Match, Sink, Wording
 
 #: What print_info calls a GGUF key of the architecture; the dump of the keys may be cut away.
@@ -102,6 +103,13 @@ def _listed(m: Match, sink: Sink) -> None:
     sink.figure("free_at_start", m[4], "MiB", m[1])
 
 
+def _working_set(m: Match, sink: Sink) -> None:
+    """Metal's limit: MB of 10⁶ bytes since autumn 2023, of 2²⁰ before."""
+    found = printed(m[1], 10**6, 2)
+    high = printed(m[1], MIB, 2).high
+    sink.add("usable", found._replace(high=high), "bytes")
+
+
 def _device(m: Match, sink: Sink) -> None:
     if m[2] not in sink.devices:
         sink.devices.append(m[2])
@@ -138,6 +146,8 @@ MODEL_WORDINGS = (
             figure=False),
     Wording(" MiB free)", r"(?:- |^ *)(\S+?) *: (\S[^|]*?) +\(([0-9]+) MiB, ([0-9]+) MiB free\)",
             read=_listed, figure=False),
+    Wording("recommendedMaxWorkingSetSize", r"recommendedMaxWorkingSetSize *= *([0-9.]+) MB",
+            read=_working_set, figure=False),
     Wording("GPU name: ", r"GPU name: +(\S.*?)\s*$", ("gpu",), figure=False),
     Wording("using device ", r"using device (\S+) \(([^)]*)\).*? - ([0-9]+) MiB free",
             read=_device, figure=False),

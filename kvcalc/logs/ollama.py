@@ -98,7 +98,7 @@ def _died(m: Match, sink: Sink) -> None:
 
 
 FAMILY = Family("ollama", (
-    Wording("waiting for ", r"source=[a-z_]+\.go:[0-9]+ msg=.{0,2}waiting for (?:llama|server)",
+    Wording("waiting for ", r"source=[a-z_]+\.go:[0-9]+ msg=.*?waiting for (?:llama|server)",
             figure=False),
     Wording("new model will fit", r"new model will fit .*?\bparallel=([0-9]{1,6})\b",
             read=lambda m, sink: sink.settings.setdefault("n_seq_max", int(m[1])), figure=False),

@@ -146,4 +146,8 @@ LLAMACPP = (
          mib(draft_context=581.77)),
     Said("srv    load_model: [mtmd] estimated worst-case memory usage of mmproj is 1136.09 MiB "
          "(took 21.91 ms)", mib(projector=1136.09)),
+    Said("0.00.043.375 I ggml_metal_init: recommendedMaxWorkingSetSize  = 11453.25 MB",
+         {"usable": 11_453_250_000}),
+    Said("generate: n_ctx = 512, n_batch = 512, n_predict = -1, n_keep = 0", {}, {"n_ctx": 512}),
+    Said("llama_kv_cache_iswa: creating     SWA KV cache, size = 6144 cells", {"kv_cells": 6144}),
 )  # fmt: skip
