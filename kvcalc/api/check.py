@@ -139,8 +139,13 @@ def _bytes(fact: Fact | None) -> int | None:
 
 
 def _inferred(log: Log) -> tuple[Assumed, ...]:
-    why = f"{log.ranks} processes printed their figures"
-    return tuple(Assumed(name, str(log.settings[name]), why) for name in log.inferred)
+    return tuple(
+        Assumed(name, _shown(log.settings[name]), why) for name, why in log.inferred.items()
+    )
+
+
+def _shown(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _warnings(log: Log, setup: Setup, expected: list[Expected]) -> tuple[Warn, ...]:

@@ -10,13 +10,14 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from kvcalc.api.check_pools import pool_bytes
 from kvcalc.api.check_setup import Setup
 from kvcalc.core import fit as core
 from kvcalc.core.cache import State
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.results.check import Assumed
 from kvcalc.core.units import GIB, TIB, fixed, format_bytes
-from kvcalc.logs.facts import Fact, Log, Refusal
+from kvcalc.logs.facts import Fact, Refusal
 from kvcalc.logs.reader import facts_of
 
 
@@ -84,7 +85,7 @@ def budget_of(setup: Setup, plan: core.Plan | None) -> Expected:
     except KvcalcError as error:
         return Expected(reasons=(error.message,))
     tight = min(ranks, key=lambda r: r.pool.best)
-    figures = []
+    figures, added = [], {line.item: line for line in tight.budget}
     for line in tight.budget:
         item = _LINES.get(line.item, "")
         if item not in items:
@@ -97,6 +98,9 @@ def budget_of(setup: Setup, plan: core.Plan | None) -> Expected:
             # Loads differ from the rule by up to 0.9 %, on CUDA and in plain formats.
             low, high = min(low, best * 99 // 100), max(high, best * 101 // 100)
             tolerance = f"{BUDGET}, at least ± 1 %"
+        if item == "weights" and (load := added.get("load")) is not None:
+            # SGLang prints them with what the load brings beside the tensors.
+            best, low, high = best - load.bytes, low - load.high_bytes, high - load.low_bytes
         why = _sum(tight) if item == "kv_pool" else _SAID[item] + line.note if line.note else ""
         figures.append(Predicted(item, best, low, high, tolerance, why))
     figures += _peak_and_graphs(figures)
@@ -129,26 +133,18 @@ def of_pool(setup: Setup) -> Expected:
     Where the log does not print the release or the batch, the first that fits is taken, and named.
     """
     plan = setup.plan
-    pool = _pool(setup.log)
+    pool = pool_bytes(setup)
     if plan is None or plan.rules is None or pool is None:
         return Expected(plan=plan)
     first = Expected(plan=plan)
     for number, (assumed, tried) in enumerate(_variants(setup, plan)):
-        found = _one(tried, pool, assumed)
+        found = _one(tried, pool, assumed, several=setup.log.engine == "sglang")
+        if setup.log.engine == "sglang":
+            found = _spare_page(setup, found)
         if _fits(setup, found):
             return found
         first = found if number == 0 else first
     return first
-
-
-def _pool(log: Log) -> Fact | None:
-    """The pool of the rank that has least; of SGLang all pools of keys and values together."""
-    pool = log.smallest("kv_pool")
-    if pool is None or log.engine != "sglang":
-        return pool
-    own = [f for f in log.all("kv_pool") if f.rank == pool.rank]
-    value, low, high = (sum(getattr(f, end) for f in own) for end in ("value", "low", "high"))
-    return pool._replace(value=value, low=low, high=high)
 
 
 def of_budget(plan: core.Plan | None, budget: Expected) -> Expected:
@@ -197,8 +193,26 @@ def _releases(setup: Setup) -> list[str]:
     return [".".join(map(str, first)) for first, _ in reversed(TABLE[1:])]
 
 
-def _one(plan: core.Plan, pool: Fact, assumed: tuple[Assumed, ...]) -> Expected:
-    """The engine's own lines for the pool as printed, and for the ends of its rounding."""
+def _spare_page(setup: Setup, expected: Expected) -> Expected:
+    """SGLang's buffers hold a page beside the tokens; of a log that does not tell it, up to 256."""
+    given = setup.settings.get("page_size")
+    page = 256 if given is None else int(given)
+    figures = [
+        f._replace(low=f.low - page, best=f.best - (0 if given is None else page),
+                   tolerance=f"{f.tolerance}, a page less")
+        if f.item in {"kv_tokens", "max_total_num_tokens"} else f
+        for f in expected.figures
+    ]  # fmt: skip
+    return expected._replace(figures=tuple(figures))
+
+
+def _one(
+    plan: core.Plan, pool: Fact, assumed: tuple[Assumed, ...], *, several: bool = False
+) -> Expected:
+    """The engine's own lines for the pool as printed, and for the ends of its rounding.
+
+    `several`: an item that is printed again is another pool's, and not the same one's anew.
+    """
     assert plan.rules is not None  # noqa: S101 - asked before; for the type checker
     ends: list[tuple[list[Fact], list[Refusal]]] = []
     try:
@@ -212,9 +226,8 @@ def _one(plan: core.Plan, pool: Fact, assumed: tuple[Assumed, ...]) -> Expected:
     figures = []
     for item in _OF_POOL:
         why = block if item in {"kv_tokens", "kv_blocks"} else ""
-        found = [next((f for f in reversed(facts) if f.item == item), None) for facts, _ in ends]
-        best, low, high = found
-        if best is not None and low is not None and high is not None:
+        told = [[f for f in facts if f.item == item] for facts, _ in ends]
+        for best, low, high in zip(*(t if several else t[-1:] for t in told), strict=False):
             figures.append(Predicted(item, best.value, min(low.low, high.low),
                                      max(low.high, high.high), _ROUNDING, why))  # fmt: skip
     longest = [next((r.longest for r in refused if r.longest), None) for _, refused in ends]

@@ -77,6 +77,8 @@ def setup_of(log: Log, asked: dict[str, Any], shape: Shape) -> Setup:
         KvcalcError: What the options raise; a model that only the log names is never an error.
     """
     settings = {**_usable(log.settings), **dict(asked.get("set") or {})}
+    if log.engine in GGML_ENGINES:
+        settings.update(_ggml(asked, settings))
     version = resolve.version_of(asked.get("engine_version")) or log.version
     assumed: list[Assumed] = []
     model = model_of(log, asked.get("model"), shape, assumed)
@@ -114,6 +116,18 @@ def setup_of(log: Log, asked: dict[str, Any], shape: Shape) -> Setup:
         rules=_rules(log.engine),
     )
     return Setup(log, settings, version, model, plan, gpu, tuple(assumed))
+
+
+def _ggml(asked: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """llama.cpp's own settings that options say: n_ctx of all slots, the formats of K and V."""
+    found: dict[str, Any] = {}
+    kind, context = asked.get("kv_dtype"), asked.get("context")
+    if kind is not None and kind != "auto":
+        found |= {"type_k": kind, "type_v": kind}
+    if context is not None and "n_ctx" not in settings:
+        slots = 1 if settings.get("kv_unified") is True else int(settings.get("n_seq_max", 1))
+        found["n_ctx"] = parse_count(context, "-c") * slots
+    return found
 
 
 def _usable(settings: dict[str, Any]) -> dict[str, Any]:

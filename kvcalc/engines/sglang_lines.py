@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvcalc.core.cache import Full, Latent, State
+from kvcalc.core.cache import Full, Latent, SlidingWindow, State
 from kvcalc.core.plan import LONGEST, Plan, RankPlan
 from kvcalc.core.results.fit import Limit
 from kvcalc.core.units import GIB, fixed
@@ -81,7 +81,8 @@ def _halves(rank: RankPlan, pools: Pools, *, windowed: bool = False) -> str:
         return f"KV size: {size / GIB:.2f} GB"
     keys = values = 0
     for group in rank.model.groups:
-        if isinstance(group.cache, Full):
+        own = not pools.windowed or isinstance(group.cache, SlidingWindow) == windowed
+        if own and isinstance(group.cache, Full):
             n = len(group.layers) * group.cache.kv_heads
             keys, values = keys + n * group.cache.key_dim, values + n * group.cache.value_dim
     share = keys / max(keys + values, 1)

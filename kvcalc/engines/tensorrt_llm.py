@@ -30,6 +30,8 @@ _OLD_BLOCK, _BLOCK, _SPARSE_BLOCK = 64, 32, 64
 _BATCH, _STEP, _FRACTION = 2048, 8192, "0.9"
 #: Hidden sizes above this count as wide in the fit.
 _WIDE = 4096
+#: Hidden sizes that were measured.
+_SEEN = range(4096, 5121)
 
 
 class TensorRtLlm(Paged):
@@ -193,7 +195,8 @@ def _dummy_run(plan: Plan) -> BudgetLine:
         parts.append(c["wide"].bytes())
     parts.append(c["step"].bytes((_step(plan) / 4096 - 1) * (2 if wide else 1)))
     best = max(sum(part[0] for part in parts), 0)
-    seen = plan.device.architecture in {"Hopper", "Blackwell Ultra"}
+    # What was fitted is two widths on two GPUs: beside them the line is as wide as it is unknown.
+    seen = plan.device.architecture in {"Hopper", "Blackwell Ultra"} and hidden in _SEEN
     span = c["spread" if seen else "spread_elsewhere"]
     low = max(best - round(-span.low * GIB), 0)
     return charge("other", (best, low, best + round(span.high * GIB)),

@@ -73,8 +73,8 @@ class Log:
     devices: tuple[str, ...] = ()
     #: Worker processes told apart by their tags.
     ranks: int = 1
-    #: Settings that follow from the log without standing in it.
-    inferred: tuple[str, ...] = ()
+    #: Settings that follow from the log without standing in it, and from what.
+    inferred: dict[str, str] = field(default_factory=dict)
     #: Words that only a fork or an era of the engine writes ("V0", "MLA").
     marks: frozenset[str] = frozenset()
     starts: int = 1

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from kvcalc.logs.facts import Fact
+from kvcalc.logs.llamacpp_early import EARLY_WORDINGS
+from kvcalc.logs.llamacpp_failed import FAILED_WORDINGS
 from kvcalc.logs.llamacpp_model import MODEL_WORDINGS
 from kvcalc.logs.wording import Family, Match, Sink, Wording
 
@@ -79,9 +80,11 @@ def _cache(m: Match, sink: Sink) -> None:
             sink.settings.setdefault("type_k", kind)
     groups = m.groupdict()
     for name, unit, key in (("cells", "tokens", "kv_cells"), ("layers", "layers", "kv_layers")):
-        if groups.get(name):
+        if groups.get(name) and not (key == "kv_cells" and label):  # told when it was announced
             sink.figure(f"state_{unit}" if state else key, groups[name], unit, label, _draft(sink))
-    if groups.get("seqs") and not _draft(sink) and not state:
+    if groups.get("seqs") and state and not _draft(sink):
+        sink.settings.setdefault("n_seq_max", int(groups["seqs"]))
+    elif groups.get("seqs") and not _draft(sink):
         sink.setting("n_seq_max", groups["seqs"])
         if groups.get("streams") and groups["seqs"] != "1":
             sink.settings["kv_unified"] = groups["streams"] == "1"
@@ -98,8 +101,9 @@ def _label(sink: Sink) -> str:
 
 
 def _announced(m: Match, sink: Sink) -> None:
-    """`creating     SWA KV cache, size = 8192 cells`."""
+    """`creating     SWA KV cache, size = 8192 cells`; a quiet log says no more of it."""
     sink.memo["label"] = m[1].strip()
+    sink.figure("kv_cells", m[2], "tokens", sink.memo["label"], _draft(sink))
 
 
 def _header(m: Match, sink: Sink) -> None:
@@ -149,43 +153,41 @@ def _breakdown(m: Match, sink: Sink) -> None:
         sink.devices.append(m["gpu"])
 
 
-def _old_total(m: Match, sink: Sink) -> None:
-    for item, digits in (("total", m[1]), ("model", m[2]), ("context", m[3])):
-        sink.figure(f"breakdown_{item}", digits, "MiB", "VRAM")
+def _projected(m: Match, sink: Sink) -> None:
+    """`- CUDA0 (…): 24080 total, 22450 used, 1157 free vs. target of 1024`: before loading."""
+    if m[2] and m[2] not in sink.devices:
+        sink.devices.append(m[2])
+    sink.figure("memory", m[3], "MiB", m[1])
+    sink.figure("projected", m[4], "MiB", m[1], "projected")
 
 
-def _cuda_malloc(m: Match, sink: Sink) -> None:
-    fact = sink.figure("asked", m[1], "MiB", m[2])
-    if fact is not None:
-        sink.facts.pop()
-    sink.refuse("out_of_memory", m[0], needed_bytes=fact)
+def _default(m: Match, sink: Sink, name: str) -> None:
+    """What a line says of a setting that has a line of its own where the log is whole."""
+    if not _draft(sink):
+        sink.settings.setdefault(name, int(m[1]))
 
 
-def _no_buffer(m: Match, sink: Sink) -> None:
-    fact: Fact | None = None
-    if m[1]:
-        fact = sink.add("asked", int(m[1]), "bytes")
-        sink.facts.pop()
-    if not any(r.code == "out_of_memory" for r in sink.refusals):
-        sink.refuse("out_of_memory", m[0], needed_bytes=fact)
-
-
-def _failed(m: Match, sink: Sink) -> None:
-    if not sink.refusals:
-        sink.refuse("failed", m[0])
-
-
-def _retried(m: Match, sink: Sink) -> None:  # noqa: ARG001
-    """An allocation failed and was done without: no refusal."""
-    sink.refusals = [r for r in sink.refusals if r.code != "out_of_memory"]
+def _slot(m: Match, sink: Sink) -> None:
+    """`n_slots = 4, n_ctx_slot = 4096, kv_unified = 'true'`."""
+    _default(m, sink, "n_ctx_seq")
+    if m[2] and not _draft(sink):
+        sink.settings["kv_unified"] = m[2] == "true"
 
 
 _CONTEXT = r"llama_context|llama_new_context_with_model|llama_init_from_model"
 _TAIL = (
     r"(?P<parts>(?:, (?:[KVRSP]|c\^KV|kv\^T)(?: \([A-Za-z0-9_]+\))?: *(?:[0-9.]+ MiB|not used))*)"
 )
+#: A row of the breakdown: total = free + (self = model + context + compute) + the rest.
+_SUM = (
+    r"(?:(?P<total>[0-9]+) *= *-?[0-9]+ \+ \( *|[0-9]+ +(?=[0-9]))?[0-9]+ *= *"
+    r"(?P<model>[0-9]+) \+ *(?P<context>[0-9]+) \+ *(?P<compute>[0-9]+)"
+    r"(?:\) \+ *(?P<rest>-?[0-9]{1,20}))?"
+)
 FAMILY = Family("llama.cpp", (
     *MODEL_WORDINGS,
+    *EARLY_WORDINGS,
+    *FAILED_WORDINGS,
     Wording("loading draft model", r"loading draft model", read=_draft_model, keeps="model",
             figure=False),
     Wording("buffer size =",
@@ -199,40 +201,37 @@ FAMILY = Family("llama.cpp", (
             r"(?P<who>\w*): size = *(?P<size>[0-9.]+) MiB \( *(?P<cells>[0-9]+) cells, *"
             r"(?P<layers>[0-9]+) layers, *(?P<seqs>[0-9]+)(?:/ *(?P<streams>[0-9]+))? seqs"
             rf"(?: *[0-9]+ rs_seq)?\){_TAIL}", read=_cache),
-    Wording("KV cache, size = ", r"creating +(\S+(?: \S+){0,3}?) KV cache, size = *[0-9]+ cells",
+    Wording("KV cache, size = ", r"creating +(\S+(?: \S+){0,3}?) KV cache, size = *([0-9]+) cells",
             read=_announced, figure=False),
     Wording("kv_size = ",
             r"\w*: kv_size = ([0-9]+),.*?type_k = '(\w+)', type_v = '(\w+)', n_layer = ([0-9]+)",
             read=_header),
-    Wording("kv self = ", rf"VRAM kv self = {_G} MB", ("kv_pool MiB",)),
     Wording("using full-size SWA", r"using full-size SWA cache", read=_whole_windows,
             figure=False),
     Wording("Flash Attention was auto", r"Flash Attention was auto, set to (enabled|disabled)",
             read=_flash, figure=False),
     Wording("layers to GPU", rf"offloaded {_N}/{_N} layers to GPU", read=_layers, figure=False),
     Wording("n_slots", r"\bn_slots ?= ?([0-9]{1,6})\b", read=_slots, figure=False),
-    Wording("mem required", rf"mem required *= *{_G} Mi?B", ("weights MiB",)),
-    Wording("VRAM used: ", rf"total VRAM used: {_G} Mi?B \(model: {_G} Mi?B, context: {_G} Mi?B\)",
-            read=_old_total),
-    Wording("VRAM used: ", rf"(?<!total )VRAM used: *{_G} Mi?B", ("weights_vram MiB",)),
-    Wording("buffer total size = ", rf"compute buffer total size = *{_G} Mi?B", ("compute MiB",)),
-    Wording("scratch buffer: ", rf"VRAM scratch buffer: *{_G} Mi?B", ("scratch MiB",)),
-    Wording("|   - ",
-            r"\|\s+- (?P<device>\S+)\s*(?:\((?P<gpu>[^|]*?)\))?\s*\|\s*"
-            r"(?:(?P<total>[0-9]+) *= *-?[0-9]+ \+ \( *)?[0-9]+ *= *(?P<model>[0-9]+) \+ *"
-            r"(?P<context>[0-9]+) \+ *(?P<compute>[0-9]+)(?:\) \+ *(?P<rest>-?[0-9]{1,12}))?",
+    Wording("n_ctx_slot", r"\bn_ctx_slot ?= ?([0-9]{1,12})\b(?:, kv_unified = '(true|false)')?",
+            read=_slot, figure=False),
+    Wording("new slot, n_ctx", r"new slot, n_ctx ?= ?([0-9]{1,12})()", read=_slot, figure=False),
+    Wording(" n_ctx_train (", r"n_ctx_(?:per_)?seq \(([0-9]{1,12})\) [<>] n_ctx_train",
+            read=lambda m, sink: _default(m, sink, "n_ctx_seq"), figure=False),
+    Wording("to ctx_size = ", r"setting dry_penalty_last_n to ctx_size = ([0-9]{1,12})",
+            read=lambda m, sink: _default(m, sink, "n_ctx"), figure=False),
+    Wording("|   - ", rf"\|\s+- (?P<device>\S+)\s*(?:\((?P<gpu>[^|]*?)\))?\s*\|\s*{_SUM}",
             read=_breakdown, late=True),
+    Wording("memory_breakdown: ",
+            rf"memory_breakdown: +- (?P<device>\S+) +\((?P<gpu>[^|]*?)\): +{_SUM}",
+            read=_breakdown, late=True),
+    Wording(" total, ",
+            rf"- (\S+) \(([^|]*?)\): +{_N} total, +{_N} used, +(-?[0-9]+) (?:free|surplus|deficit)",
+            read=_projected, figure=False),
+    Wording("estimated ", rf"estimated (?:fixed )?memory usage of MTP context is {_G} MiB",
+            ("draft_context MiB",), figure=False),
+    Wording("estimated ", rf"estimated worst-case memory usage of mmproj is {_G} MiB",
+            ("projector MiB",), figure=False),
     Wording("projected to use ",
             rf"projected to use {_N} MiB of device memory vs\. {_N} MiB of free device memory",
             ("projected MiB", "free_at_start MiB"), figure=False),
-    Wording("cudaMalloc failed",
-            rf"allocating {_G} MiB on device ([0-9]+): cudaMalloc failed[^\n]*",
-            read=_cuda_malloc),
-    Wording("failed to allocate ",
-            r"failed to allocate (?:\S+ )?(?:buffer|compute)\S*(?: (?:of size |for )?([0-9]{1,18})?"
-            r"[^\n]*)?", read=_no_buffer),
-    Wording("retrying without pipeline", r"retrying without pipeline parallelism", read=_retried,
-            figure=False),
-    Wording("failed to create context", r"failed to create context with model", read=_failed),
-    Wording("failed to load model", r"failed to load model[^\n]{0,80}", read=_failed),
 ))  # fmt: skip

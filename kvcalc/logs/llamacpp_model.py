@@ -6,7 +6,8 @@ import json
 import re
 from typing import Any
 
-from kvcalc.logs.facts import size
+from kvcalc.core.units import MIB
+from kvcalc.logs.facts import printed, size
 from kvcalc.logs.wording import Match, Sink, Wording
 
 #: What print_info calls a GGUF key of the architecture; the dump of the keys may be cut away.
@@ -60,9 +61,12 @@ def _value(kind: str, text: str) -> Any:
 
 def _info(m: Match, sink: Sink) -> None:
     """`print_info: n_layer = 16`: the GGUF keys by llama.cpp's names, and sizes."""
-    if sink.memo.get("part"):
-        return
-    name, text = m[1].strip(), m[2].strip()
+    if not sink.memo.get("part"):
+        model_line(m[1].strip(), m[2].strip(), sink)
+
+
+def model_line(name: str, text: str, sink: Sink) -> None:
+    """One of the model's properties by llama.cpp's name for it."""
     if name == "arch":
         sink.metadata.setdefault("general.architecture", text)
     elif name == "general.name":
@@ -91,6 +95,21 @@ def keyed(metadata: dict[str, Any]) -> dict[str, Any]:
     return own
 
 
+def _listed(m: Match, sink: Sink) -> None:
+    """`  - CUDA0   : NVIDIA GeForce RTX 5060 Ti (16310 MiB, 15159 MiB free)`."""
+    if not m[1].startswith("CPU") and m[2] not in sink.devices:
+        sink.devices.append(m[2])
+    sink.figure("memory", m[3], "MiB", m[1])
+    sink.figure("free_at_start", m[4], "MiB", m[1])
+
+
+def _working_set(m: Match, sink: Sink) -> None:
+    """Metal's limit: MB of 10⁶ bytes since autumn 2023, of 2²⁰ before."""
+    found = printed(m[1], 10**6, 2)
+    high = printed(m[1], MIB, 2).high
+    sink.add("usable", found._replace(high=high), "bytes")
+
+
 def _device(m: Match, sink: Sink) -> None:
     if m[2] not in sink.devices:
         sink.devices.append(m[2])
@@ -104,6 +123,9 @@ MODEL_WORDINGS = (
             figure=False),
     Wording("build", r"\bbuild_info: b([0-9]+)-([0-9a-f]+)", read=_build,
             figure=False),
+    Wording("version: ",
+            r"\bversion: (?:\S+ \(build )?([0-9]{3,6})(?:, commit | \()([0-9a-f]{6,12})\)",
+            read=_build, figure=False),
     Wording("llama_cpp_python", r"llama_cpp_python[ =]+v?([0-9][^\s,]*)",
             read=_binding, figure=False),
     Wording("loaded meta data", r"loaded meta data with .*? from (\S+)", opens="model",
@@ -115,6 +137,17 @@ MODEL_WORDINGS = (
             figure=False),
     Wording("compute capability", r"Device [0-9]+: ([^,]+), compute capability", ("gpu",),
             figure=False),
+    Wording(", VRAM: ", r"Device ([0-9]+): [^,]+, compute capability .*?, VRAM: ([0-9]+) MiB",
+            ("@", "memory MiB"), figure=False),
+    Wording(" | uma: ", r"\bVulkan[0-9]+: ([^|]+?) \((?:[^()|]*)\) \| uma: ", ("gpu",),
+            figure=False),
+    Wording("  Device ", r"\s\sDevice [0-9]+: ([A-Z][^,:]{3,60}?)\s*$", ("gpu",), figure=False),
+    Wording("ggml_vulkan: ", r"ggml_vulkan: [0-9]+ = ([^|]+?) \((?:[^()|]*)\) \|", ("gpu",),
+            figure=False),
+    Wording(" MiB free)", r"(?:- |^ *)(\S+?) *: (\S[^|]*?) +\(([0-9]+) MiB, ([0-9]+) MiB free\)",
+            read=_listed, figure=False),
+    Wording("recommendedMaxWorkingSetSize", r"recommendedMaxWorkingSetSize *= *([0-9.]+) MB",
+            read=_working_set, figure=False),
     Wording("GPU name: ", r"GPU name: +(\S.*?)\s*$", ("gpu",), figure=False),
     Wording("using device ", r"using device (\S+) \(([^)]*)\).*? - ([0-9]+) MiB free",
             read=_device, figure=False),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import islice
 
@@ -10,8 +9,9 @@ from kvcalc.core.errors import KvcalcError
 from kvcalc.logs import llamacpp, lmdeploy, ollama, sglang, tensorrt, torch, vllm
 from kvcalc.logs.clean import Tag, clean, compiled, tag_of
 from kvcalc.logs.facts import Fact, Log, Refusal
+from kvcalc.logs.infer import inferred, workers
 from kvcalc.logs.llamacpp_model import keyed
-from kvcalc.logs.scan import Hit, Scan, scan
+from kvcalc.logs.scan import Hit, Scan, is_open, scan
 from kvcalc.logs.stream import chunks, log_name
 from kvcalc.logs.wording import Sink
 
@@ -23,8 +23,11 @@ FAMILIES = (
 _MOST_GLUED = 32
 #: Lines that a terminal's break may have cut off.
 _MOST_JOINED = 4
-#: Settings of the number of ranks, by engine.
-_RANKS = {"vllm": "tensor_parallel_size", "sglang": "tp_size", "tensorrt-llm": "tp_size"}
+#: llama.cpp's lines as Ollama's service or container passes them on, or of a model in its store.
+_OLLAMA = (
+    r"\bollama(?:-[0-9]+)?\[[0-9]+\]: |^\s*ollama[\w.-]* +\| "
+    r"|[\\/]\.ollama[\\/]models[\\/]blobs[\\/]"
+)
 
 
 def read_log(path: str) -> Log:
@@ -62,27 +65,31 @@ def _read(hit: Hit, sink: Sink) -> None:
     """Apply every wording whose words the line holds; of none, try it with the lines after it."""
     sink.line = hit.line
     text = clean(hit.text).rstrip()
-    if _apply(text, sink, len(text)):
+    if "ollama" in text and compiled(_OLLAMA).search(text):
+        sink.marks.add("ollama")
+    lines = [clean(part).strip() for part in hit.after.split(b"\n")]
+    if _apply(text, sink, len(text), lines if is_open(hit.text) else ()):
         return
-    rest = [clean(part).strip() for part in hit.after.split(b"\n")[:_MOST_JOINED]]
+    rest = lines[:_MOST_JOINED]
     for count in range(1, len(rest) + 1):
         for gap in ("", " "):
             if _apply(gap.join([text, *rest[:count]]), sink, len(text)):
                 return
 
 
-def _apply(text: str, sink: Sink, end: int) -> bool:
+def _apply(text: str, sink: Sink, end: int, after: Sequence[str] = ()) -> bool:
     """Whether any wording matched whose words stand before `end`: later lines have their own."""
     found = False
     for family in FAMILIES:
         for wording in family.wordings:
             if wording.anchor not in text:
                 continue
-            for match in islice(compiled(wording.pattern).finditer(text), _MOST_GLUED):
-                if text.find(wording.anchor, match.start()) >= end:
+            whole = text + "".join(after) if wording.spans and after else text
+            for match in islice(compiled(wording.pattern).finditer(whole), _MOST_GLUED):
+                if whole.find(wording.anchor, match.start()) >= end:
                     break
                 found = True
-                sink.text, sink.tag = text, _tag(text[: match.start()], text)
+                sink.text, sink.tag = whole, _tag(whole[: match.start()], text)
                 sink.take(family.name, wording, match)
     return found
 
@@ -102,6 +109,8 @@ def _engine(sink: Sink) -> str | None:
         # PyTorch's own sentence names no engine.
         return None
     best = max(stated, key=lambda name: stated[name])
+    if best == "llama.cpp" and "ollama" in sink.marks:
+        return "ollama"
     if best == "llama.cpp" and "ik" in sink.marks:
         return "ik_llama.cpp"
     return best
@@ -109,29 +118,19 @@ def _engine(sink: Sink) -> str | None:
 
 def _log(name: str, engine: str, sink: Sink, found: Scan) -> Log:
     facts = _sorted_out(sink.facts, engine)
-    ranks = _workers(facts)
-    settings = dict(sink.settings)
-    inferred = []
-    size = _RANKS.get(engine)
-    if (
-        size is not None
-        and ranks > 1
-        and not any(n in settings for n in (size, "pipeline_parallel_size", "data_parallel_size"))
-    ):
-        settings[size] = _tp(facts) or ranks
-        inferred.append(size)
+    follows = inferred(engine, facts, sink.settings)
     return Log(
         name=name,
         engine=engine,
         version=sink.version,
         model=sink.model,
-        settings=settings,
+        settings={**sink.settings, **{name: value for name, (value, _) in follows.items()}},
         facts=tuple(facts),
         refusals=tuple(sink.refusals),
         metadata=keyed(sink.metadata),
         devices=tuple(sink.devices),
-        ranks=ranks,
-        inferred=tuple(inferred),
+        ranks=workers(facts),
+        inferred={name: why for name, (_, why) in follows.items()},
         marks=frozenset(sink.marks),
         starts=found.starts,
         lines=found.lines,
@@ -153,15 +152,3 @@ def _sorted_out(facts: list[Fact], engine: str) -> list[Fact]:
         f._replace(item=names[f.item], note="") if f.note == "device" and f.item in names else f
         for f in facts
     ]
-
-
-def _workers(facts: list[Fact]) -> int:
-    """Processes that hold a part of the model: those that print their weights or their pool."""
-    items = ("weights", "weights_rounded", "kv_pool", "kv_tokens")
-    return max((len({f.rank for f in facts if f.item == item}) for item in items), default=1) or 1
-
-
-def _tp(facts: list[Fact]) -> int:
-    """The tensor-parallel ranks that the tags count, 0 if they count none."""
-    numbers = (re.findall(r"\bTP([0-9]{1,5})\b", f.rank) for f in facts)
-    return max((int(n) + 1 for found in numbers for n in found), default=0)

@@ -21,6 +21,8 @@ LONGEST_LINE = 8 * MIB
 KEPT_LINE = 2**16
 #: Before a hit deep inside a long line, and after a line that a terminal may have broken.
 _BEFORE, _AFTER = 2**12, 400
+#: After a line whose brackets do not close: a dump that a paste broke in two, or on many lines.
+_AFTER_OPEN = 2**14
 #: Lines kept of one wording and start: 256 ranks print one each.
 _KEPT_LINES = 256
 #: Up to here every engine's words are looked for; later those of the engines seen.
@@ -139,7 +141,8 @@ class Scanner:
                 counted = begin
                 first = max(begin, at - _BEFORE) if end - begin > KEPT_LINE else begin
                 text = data[first : min(end, first + KEPT_LINE)]
-                hit = Hit(self.lines + 1, text, data[end + 1 : end + 1 + _AFTER])
+                more = _AFTER_OPEN if is_open(text) else _AFTER
+                hit = Hit(self.lines + 1, text, data[end + 1 : end + 1 + more])
             if anchor.opens or anchor.keeps:
                 self._opened(anchor, text)
             if anchor.figure or anchor.opens:
@@ -196,6 +199,11 @@ class Scanner:
         earlier = self._before.figures and not self._start.figures
         start = self._before if earlier else self._start
         return Scan(start.hits(), self.starts, self.lines, self.bytes, earlier)
+
+
+def is_open(text: bytes) -> bool:
+    """Whether more brackets open in the line than close."""
+    return any(text.count(mark) > text.count(end) for mark, end in ((b"(", b")"), (b"{", b"}")))
 
 
 def scan(chunks: Iterator[bytes], families: Sequence[Family], name: str) -> Scan:

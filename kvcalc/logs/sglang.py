@@ -120,19 +120,44 @@ def _too_small(m: Match, sink: Sink) -> None:
 
 
 def _profiled(m: Match, sink: Sink) -> None:
+    """A profiled value that is negative says that the weights are larger than the static share."""
     sink.setting("max_total_tokens", m[1])
     sink.figure("profiled_tokens", m[2], "tokens")
+    if m[2].startswith("-"):
+        sink.refuse("no_pool", m[0])
+
+
+def _taken(m: Match, sink: Sink) -> None:
+    """Ranks of one group begin with unlike free memory: another process has some of it."""
+    sink.refuse("memory_taken", m[0])
+
+
+def _graph_failed(m: Match, sink: Sink) -> None:
+    """The pool stands, and the graphs do not fit beside it: PyTorch's sentence follows if so."""
+    if "out of memory" not in m[1] and not sink.refusals:
+        sink.refuse("failed", m[0])
+
+
+def _died(m: Match, sink: Sink) -> None:
+    """The cause follows in the traceback, where there is one that says memory."""
+    if not sink.refusals and not sink.ready:
+        sink.refuse("failed", m[0])
+
+
+def _launched(m: Match, sink: Sink) -> None:
+    sink.model = sink.model or m[1].strip("'\"")
 
 
 FAMILY = Family("sglang", (
     Wording("server_args=", r"server_args=(?:ServerArgs\(|\{)(.*)", read=_arguments,
-            opens="server", figure=False),
+            opens="server", figure=False, spans=True),
     Wording("sglang version", r"(?i)sglang version:? ?v?([0-9][^\s,;)]*)", ("version",),
             figure=False),
     Wording("Init torch distributed ends", rf"Init torch distributed ends\..*?mem usage={_G} ?GB",
             ("communication GiB",)),
-    Wording("HF snapshot for ", r"Found local HF snapshot for (\S+) at", ("model",), figure=False),
-    Wording("Load weight begin", rf"Load weight begin\. {_AVAILABLE}",
+    Wording("HF snapshot for ", r"Found local HF snapshot for (\S+)(?: at|\s|$)", ("model",),
+            figure=False),
+    Wording("Load weight begin", rf"Load weight begin\. +{_AVAILABLE}",
             ("free_before_weights GiB",)),
     Wording("Load weight end", r"Load weight end\.(.*)", read=_loaded),
     Wording("sliding window memory pool",
@@ -144,7 +169,7 @@ FAMILY = Family("sglang", (
             read=_pool),
     Wording("KV cache dtype: ", r"Using KV cache dtype: (?:torch\.)?([A-Za-z0-9_]+)",
             ("=kv_cache_dtype_used",), figure=False),
-    Wording("Memory pool end", rf"Memory pool end\. {_AVAILABLE}", ("free_after_pool GiB",)),
+    Wording("Memory pool end", rf"Memory pool end\. +{_AVAILABLE}", ("free_after_pool GiB",)),
     Wording("graph end.", r"Capture (?:[A-Za-z0-9_-]+ ){0,4}(?:cuda|CUDA|npu|cpu) graph end\.(.*)",
             read=_graphs),
     Wording("max_total_num_tokens=", rf"max_total_num_tokens={_N}(.*)", read=_capacity),
@@ -156,5 +181,17 @@ FAMILY = Family("sglang", (
     Wording("Not enough memory. Please try to",
             r"Not enough memory\. Please try to (?!increase --mem-fraction)()[^.]*",
             read=_too_small),
+    Wording("leave no GPU memory for the KV cache",
+            r"Loaded weights leave no GPU memory for the KV cache"
+            r"(?: under --mem-fraction-static=([0-9.]+))?[^\n]*", read=_too_small),
+    Wording("memory for hybrid state cache",
+            r"Not enough GPU memory for hybrid state cache()[^\n]*", read=_too_small),
+    Wording("memory capacity is unbalanced",
+            r"(?:ValueError|RuntimeError): The memory capacity is unbalanced[^\n]*", read=_taken),
+    Wording(" graph failed: ", r"Capture (?:cuda|CUDA|npu|cpu) graph failed: ([^\n]*)",
+            read=_graph_failed),
+    Wording("Scheduler hit an exception", r"Scheduler hit an exception", read=_died),
+    Wording("sglang.launch_server ", r"sglang\.launch_server .*?--model(?:-path)?[ =]([^\s\\]+)",
+            read=_launched, figure=False),
     Wording("The server is fired up", r"(The server is fired up)", ("ready",), figure=False),
 ))  # fmt: skip

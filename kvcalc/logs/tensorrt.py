@@ -5,6 +5,11 @@ from __future__ import annotations
 from kvcalc.logs.wording import Family, Match, Sink, Wording, number
 
 _N, _G = r"([0-9]+(?:,[0-9]{3})*)", r"(-?[0-9.]+)"
+#: What the C++ runtime calls the settings of an engine.
+_BUILT = {
+    "maxBatchSize": "max_batch_size", "maxBeamWidth": "max_beam_width",
+    "maxSequenceLen": "max_seq_len", "maxNumTokens": "max_num_tokens",
+}  # fmt: skip
 
 
 def _allocated(m: Match, sink: Sink) -> None:
@@ -37,7 +42,22 @@ def _refused(m: Match, sink: Sink) -> None:
 
 
 def _out_of_memory(m: Match, sink: Sink) -> None:
-    sink.refuse("out_of_memory", m[0])
+    if not any(r.code == "out_of_memory" for r in sink.refusals):
+        sink.refuse("out_of_memory", m[0])
+
+
+def _no_sequence(m: Match, sink: Sink) -> None:
+    sink.refuse("no_pool", m[0])
+
+
+def _setting(m: Match, sink: Sink) -> None:
+    """`TRTGptModel maxSequenceLen: 8192`: what the engine was built for."""
+    sink.setting(_BUILT[m[1]], m[2])
+
+
+def _named(m: Match, sink: Sink) -> None:
+    """The hub's cache names the model: models--ORG--NAME."""
+    sink.model = sink.model or f"{m[1]}/{m[2]}"
 
 
 def _sequence_info(m: Match, sink: Sink) -> None:
@@ -65,6 +85,14 @@ FAMILY = Family("tensorrt-llm", (
     Wording("max_num_requests=",
             rf"max_seq_len={_N}, max_num_requests={_N}, max_num_tokens={_N}",
             ("=max_seq_len", "=max_batch_size", "=max_num_tokens"), figure=False),
+    Wording("TRTGptModel max", rf"TRTGptModel ({'|'.join(_BUILT)}): {_N}", read=_setting,
+            figure=False),
+    Wording("MPI size: ", r"\bMPI size: ([0-9]{1,5})\b", ("=world_size",), figure=False),
+    Wording("prefetching ", r"prefetching \S*?models--([^\s/]+?)--([^\s/]+)/", read=_named,
+            figure=False),
+    Wording("GPU memory for ", rf"Allocated {_G} MB GPU memory for runtime buffers",
+            ("runtime_buffers MiB",)),
+    Wording("GPU memory for ", rf"Allocated {_G} MB GPU memory for decoder", ("decoder MiB",)),
     Wording("engine deserialization: ",
             rf"TensorRT-managed allocation in engine deserialization: CPU \+[0-9]+, GPU \+{_N}",
             ("weights MiB",)),
@@ -83,6 +111,9 @@ FAMILY = Family("tensorrt-llm", (
     Wording("in paged KV cache", rf"Using {_N} (?:total )?tokens in paged KV cache"
             rf"(?:, and {_N} blocks per sequence)?",
             ("kv_tokens tokens", "blocks_per_sequence blocks")),
+    Wording("Max tokens in paged KV cache: ",
+            rf"Max tokens in paged KV cache: {_N}\. Allocating {_N} bytes",
+            ("kv_tokens tokens", "kv_pool B")),
     Wording("in paged kv cache: total",
             rf"max tokens in paged kv cache: total: {_G} GiB, available: {_G} GiB",
             ("memory GiB", "free_after_weights GiB")),
@@ -109,6 +140,10 @@ FAMILY = Family("tensorrt-llm", (
             rf"{_N}", ("kv_blocks blocks",)),
     Wording("CUDA runtime error in ", r"CUDA runtime error in .{1,200}?: out of memory",
             read=_out_of_memory),
+    Wording("Executor creation failed due to",
+            r"Executor creation failed due to insufficient GPU memory", read=_out_of_memory),
+    Wording("sequence in kvCache", r"Impossible to fit in any sequence in kvCache",
+            read=_no_sequence),
     Wording("maxTokensInPagedKvCache (",
             rf"maxTokensInPagedKvCache \({_N}\) must be large enough to process at least 1 sequence"
             rf" to completion \(i\.e\. must be larger than beam_width \({_N}\) \* tokensPerBlock "

@@ -40,6 +40,8 @@ class Wording(NamedTuple):
     keeps: str = ""
     #: May come long after the start, from a server that is serving.
     late: bool = False
+    #: A dump in brackets, which a paste may have broken: read on until they close.
+    spans: bool = False
 
 
 class Family(NamedTuple):
@@ -56,7 +58,6 @@ class Sink:
         self.facts: list[Fact] = []
         self.refusals: list[Refusal] = []
         self.settings: dict[str, Any] = {}
-        self.inferred: list[str] = []
         self.metadata: dict[str, Any] = {}
         self.version: str | None = None
         self.model: str | None = None
@@ -127,8 +128,13 @@ class Sink:
         return fact
 
     def refuse(self, code: str, message: str, **figures: Any) -> None:
-        """A refusal, unless the same was told already (a traceback repeats it)."""
+        """A refusal, unless the same was told already (a traceback repeats it).
+
+        A cause takes the place of a mere failure told before it.
+        """
         made = Refusal(code, " ".join(message.split())[:300], self.line, self.tag.label, **figures)
+        if code != "failed":
+            self.refusals = [r for r in self.refusals if r.code != "failed"]
         same = (made.code, made.max_model_len, made.longest)
         if all((r.code, r.max_model_len, r.longest) != same for r in self.refusals):
             self.refusals.append(made)

@@ -123,6 +123,50 @@ LINES = (
         "out_of_memory", GIB, None, None, None,
     ),
     (
+        "ggml_vulkan: Device memory allocation of size 1037832192 failed.",
+        "out_of_memory", 1_037_832_192, None, None, None,
+    ),
+    (
+        "llama_model_load: error loading model: unable to allocate CUDA0 buffer",
+        "out_of_memory", None, None, None, None,
+    ),
+    (
+        ("error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)"),
+        "out_of_memory", None, None, None, None,
+    ),
+    (  # ollama/ollama: told by its server before anything is loaded
+        "Error: model requires more system memory (9.4 GiB) than is available (7.5 GiB)",
+        "out_of_memory", 9.4 * GIB, 7.5 * GIB, None, None,
+    ),
+    (  # SemiAnalysisAI/InferenceX#2128
+        ("ValueError: Loaded weights leave no GPU memory for the KV cache under "
+        "--mem-fraction-static=0.88."), "no_pool", None, None, None, None,
+    ),
+    (  # sgl-project/sglang#7691
+        ("max_total_tokens=131072 is larger than the profiled value -561981. Use the profiled "
+        "value instead."), "no_pool", None, None, None, None,
+    ),
+    (
+        ("RuntimeError: The memory capacity is unbalanced. Some GPUs may be occupied by other "
+        "processes. pre_model_load_memory=16.28, local_gpu_memory=46.81"),
+        "memory_taken", None, None, None, None,
+    ),
+    (  # sgl-project/sglang#1751
+        "Exception: Capture CUDA graph failed: Plan(...) failed with error code 1",
+        "failed", None, None, None, None,
+    ),
+    (
+        "RuntimeError: Executor creation failed due to insufficient GPU memory.",
+        "out_of_memory", None, None, None, None,
+    ),
+    (
+        "AssertionError: Impossible to fit in any sequence in kvCache",
+        "no_pool", None, None, None, None,
+    ),
+    (
+        "RuntimeError: No enough gpu memory for kv cache.", "no_pool", None, None, None, None,
+    ),
+    (
         "llama_init_from_gpt_params: error: failed to create context with model 'm.gguf'",
         "failed", None, None, None, None,
     ),
@@ -181,3 +225,23 @@ def test_an_allocation_that_is_done_without_is_no_refusal(read: Read) -> None:
     )
 
     assert log.refusals == ()
+
+
+def test_a_cause_takes_the_place_of_a_mere_failure(read: Read) -> None:
+    """SGLang says first that its scheduler died, and at the end of the traceback of what."""
+    log = read(
+        "[2025-03-29 18:18:34 TP0] Scheduler hit an exception: Traceback (most recent call last):",
+        "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
+    )
+
+    assert [r.code for r in log.refusals] == ["no_pool"]
+
+
+def test_pytorchs_sentence_in_a_failed_capture_is_sglangs(read: Read) -> None:
+    """sgl-project/sglang#5285: the traceback alone was pasted."""
+    log = read(
+        "Exception: Capture cuda graph failed: CUDA out of memory. Tried to allocate 448.00 MiB. "
+        "GPU 7 has a total capacity of 95.00 GiB of which 388.19 MiB is free."
+    )
+
+    assert (log.engine, [r.code for r in log.refusals]) == ("sglang", ["out_of_memory"])

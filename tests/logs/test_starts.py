@@ -104,7 +104,7 @@ def test_interleaved_ranks_are_told_apart() -> None:
     assert log.ranks == 8
     assert len(log.by_rank("weights")) == 8
     assert log.settings["tensor_parallel_size"] == 8
-    assert log.inferred == ("tensor_parallel_size",)
+    assert log.inferred == {"tensor_parallel_size": "8 processes printed their figures"}
 
 
 def test_the_smallest_rank_decides(read: Read) -> None:

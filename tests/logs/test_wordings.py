@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcalc.core.errors import KvcalcError
-from tests.logs.wordings import ENGINES, Said
+from tests.logs.said import Said
+from tests.logs.wordings import ENGINES
 
 if TYPE_CHECKING:
     from kvcalc.logs.facts import Log

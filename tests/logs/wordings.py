@@ -2,28 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-GIB, MIB = 2**30, 2**20
-
-
-class Said(NamedTuple):
-    """A line, the figures in it (as printed, with their unit) and the settings."""
-
-    line: str
-    figures: dict[str, float]
-    settings: dict[str, Any] = {}  # noqa: RUF012 - never changed; a NamedTuple default
-
-
-def gib(**figures: float) -> dict[str, float]:
-    """Figures printed in GiB, in bytes."""
-    return {name: value * GIB for name, value in figures.items()}
-
-
-def mib(**figures: float) -> dict[str, float]:
-    """Figures printed in MiB, in bytes."""
-    return {name: value * MIB for name, value in figures.items()}
-
+from tests.logs.said import Said, gib, mib
+from tests.logs.wordings_ggml import LLAMACPP, OLLAMA
 
 VLLM = (
     Said("INFO 01-01 00:00:00 model_runner.py:1] Loading model weights took 12.5523 GB",
@@ -190,6 +170,10 @@ SGLANG = (
     Said("max_total_tokens=900000 is larger than the profiled value -120. Use the profiled value "
          "instead.", {"profiled_tokens": -120}, {"max_total_tokens": 900_000}),
     Said("Init torch distributed ends. mem usage=1.25 GB", gib(communication=1.25)),
+    # sgl-project/sglang#1522: the launch line, and what it is answered with.
+    Said("[16:53:16] server_args=ServerArgs(model_path='Qwen/Qwen2.5-0.5B-Instruct-AWQ', "
+         "mem_fraction_static=0.01, dp_size=8)", {}, {"mem_fraction_static": 0.01, "dp_size": 8}),
+    Said("Memory pool end.                          avail mem=0.29 GB", gib(free_after_pool=0.29)),
 )  # fmt: skip
 TENSORRT = (
     Said("[TensorRT-LLM][INFO] [MemUsageChange] TensorRT-managed allocation in engine "
@@ -223,6 +207,19 @@ TENSORRT = (
          "available KV cache memory when calculating max tokens: 56.27 GiB, fraction is set 0.9, kv"
          " size is 131072", gib(peak=17.15, kv_pool_wanted=56.27),
          {"free_gpu_memory_fraction": 0.9}),
+    # janhq/cortex.cpp#981
+    Said("[TensorRT-LLM][INFO] Max tokens in paged KV cache: 128. Allocating 16777216 bytes.",
+         {"kv_tokens": 128, "kv_pool": 16_777_216}),
+    # triton-inference-server/tensorrtllm_backend#576, #577, #396
+    Said("[TensorRT-LLM][INFO] TRTGptModel maxSequenceLen: 1048576", {},
+         {"max_seq_len": 1_048_576}),
+    Said("[TensorRT-LLM][INFO] TRTGptModel maxBatchSize: 8", {}, {"max_batch_size": 8}),
+    Said("[TensorRT-LLM][INFO] TRTGptModel maxNumTokens: 8192", {}, {"max_num_tokens": 8192}),
+    Said("[TensorRT-LLM][INFO] MPI size: 4, rank: 3", {}, {"world_size": 4, "tp_size": 4}),
+    Said("[TensorRT-LLM][INFO] [MemUsageChange] Allocated 3.44 MB GPU memory for runtime buffers.",
+         mib(runtime_buffers=3.44)),
+    Said("[TensorRT-LLM][INFO] [MemUsageChange] Allocated 15.05 MB GPU memory for decoder.",
+         mib(decoder=15.05)),
 )  # fmt: skip
 LMDEPLOY = (
     Said("[TM][INFO] [BlockManager] block_size = 9 MB", mib(block_bytes=9)),
@@ -236,92 +233,13 @@ LMDEPLOY = (
     Said("CacheConfig(max_batches=256, block_size=64, num_cpu_blocks=0, num_gpu_blocks=1274, "
          "cache_max_entry_count=0.8)", {"kv_blocks": 1274},
          {"max_batch_size": 256, "cache_block_seq_len": 64}),
-)  # fmt: skip
-OLLAMA = (
-    Said('time=2025-01-01T00:00:00Z level=INFO source=memory.go:356 msg="offload to cuda" '
-         'layers.requested=-1 layers.model=33 layers.offload=20 layers.split="" '
-         'memory.available="[7.3 GiB]" memory.gpu_overhead="0 B" memory.required.full="9.5 GiB" '
-         'memory.required.partial="7.1 GiB" memory.required.kv="1.0 GiB" '
-         'memory.required.allocations="[7.1 GiB]" memory.weights.total="4.9 GiB" '
-         'memory.weights.repeating="4.5 GiB" memory.weights.nonrepeating="411.0 MiB" '
-         'memory.graph.full="560.0 MiB" memory.graph.partial="677.5 MiB"',
-         {"gpu_layers": 20, "model_layers": 33, **gib(free_at_start=7.3, estimated_full=9.5,
-          estimated_kv=1), **mib(estimated_compute=560)}),
-    Said("time=2025-05-01T00:00:00Z level=INFO source=server.go:168 msg=offload library=metal "
-         'layers.requested=-1 layers.model=41 layers.offload=41 memory.required.kv="5.0 GiB"',
-         {"gpu_layers": 41, **gib(estimated_kv=5)}),
-    Said('time=2025-10-01T00:00:00Z level=INFO source=backend.go:310 msg="model weights" '
-         'device=CUDA0 size="8.1 GiB"', gib(weights=8.1)),
-    Said('time=2025-04-01T00:00:00Z level=INFO source=ggml.go:300 msg="model weights" '
-         'buffer=CUDA0 size="8.1 GiB"', gib(weights=8.1)),
-    Said('time=2025-10-01T00:00:00Z level=INFO source=device.go:251 msg="kv cache" device=CPU '
-         'size="640.0 MiB"', mib(kv_pool=640)),
-    Said('time=2025-10-01T00:00:00Z level=INFO source=runner.go:1 msg=load request="{Operation:'
-         "alloc LoraPath:[] Parallel:2 BatchSize:512 FlashAttention:true KvSize:16384 "
-         'KvCacheType:q8_0 NumThreads:8 GPULayers:41[ID:0 Layers:41(0..40)]}"', {},
-         {"n_ctx": 16_384, "n_seq_max": 2, "type_k": "q8_0", "flash_attn": True}),
-    Said('time=2026-01-01T00:00:00Z level=INFO source=routes.go:1 msg="vram-based default context" '
-         'total_vram="24.0 GiB" default_num_ctx=32768', {}, {"default_num_ctx": 32_768}),
-)  # fmt: skip
-LLAMACPP = (
-    Said("llm_load_tensors: mem required  = 3891.24 MiB", mib(weights=3891.24)),
-    Said("llm_load_tensors: VRAM used: 4474.94 MiB", mib(weights_vram=4474.94)),
-    Said("llm_load_tensors:      CUDA0 buffer size = 4095.05 MiB", mib(weights=4095.05)),
-    Said("load_tensors:   CPU_Mapped model buffer size =   345.14 MiB", mib(weights=345.14)),
-    Said("load_tensors:       Meta() model buffer size =   345.14 MiB", mib(weights=345.14)),
-    Said("0.01.234.567 I load_tensors: RPC0[192.0.2.7:50052] model buffer size = 656.00 MiB",
-         mib(weights=656)),
-    Said("llama_new_context_with_model: kv self size  =  256.00 MiB", mib(kv_cache=256)),
-    Said("llama_kv_cache_init: VRAM kv self = 256.00 MB", mib(kv_pool=256)),
-    Said("llama_kv_cache_init:      CUDA0 KV buffer size =   128.00 MiB", mib(kv_pool=128)),
-    Said("llama_init_from_model: KV self size  =  128.00 MiB, K (f16):   64.00 MiB, V (q4_0):   "
-         "18.00 MiB", mib(kv_cache=128, kv_key=64, kv_value=18),
-         {"type_k": "f16", "type_v": "q4_0"}),
-    Said("llama_new_context_with_model: KV self size  =   64.81 MiB, c^KV (f16):   34.31 MiB, "
-         "kv^T (f16):   30.50 MiB", mib(kv_cache=64.81, kv_latent=34.31,
-                                        kv_latent_transposed=30.5)),
-    Said("llama_kv_cache_unified: kv_size = 16384, type_k = 'q8_0', type_v = 'q8_0', n_layer = 16, "
-         "can_shift = 1, padding = 256", {"kv_cells": 16_384, "kv_layers": 16},
-         {"type_k": "q8_0", "type_v": "q8_0"}),
-    Said("llama_kv_cache_recurrent: KV self size =    0.41 MiB, K (f32):    0.04 MiB, V (f32):    "
-         "0.38 MiB", mib(state_cache=0.41, state_conv=0.04, state_ssm=0.38)),
-    Said("llama_kv_cache_unified: size = 1280.00 MiB (  4096 cells,  80 layers,  1 seqs), K (f16): "
-         "640.00 MiB, V (f16):  640.00 MiB",
-         {"kv_cells": 4096, "kv_layers": 80, **mib(kv_cache=1280)}, {"n_seq_max": 1}),
-    Said("llama_kv_cache: size =  272.00 MiB (131072 cells,   1 layers,  4/1 seqs), K (q8_0):  "
-         "136.00 MiB, V (q8_0):  136.00 MiB", {"kv_cells": 131_072, **mib(kv_cache=272)},
-         {"n_seq_max": 4, "kv_unified": True}),
-    Said("llama_memory_recurrent: size =  598.50 MiB (     4 cells,  64 layers,  4 seqs), R (f32): "
-         "  22.50 MiB, S (f32):  576.00 MiB", mib(state_cache=598.5, state_conv=22.5,
-                                                   state_ssm=576)),
-    Said("llama_memory_recurrent: size =    0.41 MiB (     1 cells,   8 layers,  1 seqs  0 rs_seq),"
-         " R (f32):    0.04 MiB, S (f32):    0.38 MiB, P (f32):    0.01 MiB",
-         mib(state_cache=0.41, state_extra=0.01)),
-    Said("llama_memory_recurrent:      CUDA0 RS buffer size =   598.50 MiB", mib(state=598.5)),
-    Said("llama_context:  CUDA_Host  output buffer size =     0.99 MiB", mib(output=0.99)),
-    Said("sched_reserve:      CUDA0 compute buffer size =  495.00 MiB", mib(compute=495)),
-    Said("llama_new_context_with_model: compute buffer total size = 159.19 MiB",
-         mib(compute=159.19)),
-    Said("llama_new_context_with_model: VRAM scratch buffer: 156.00 MiB", mib(scratch=156)),
-    Said("llama_new_context_with_model: total VRAM used: 4886.94 MiB (model: 4474.94 MiB, context: "
-         "412.00 MiB)", mib(breakdown_total=4886.94, breakdown_context=412)),
-    Said("~llama_context: CUDA0 compute buffer size is 495.0000 MiB, matches expectation of "
-         "495.0000 MiB", {}),
-    Said("llama_context: n_ctx_per_seq = 2048", {}, {"n_ctx_seq": 2048}),
-    Said("llama_context: flash_attn    = enabled", {}, {"flash_attn": True}),
-    Said("llama_context: kv_unified    = true", {}, {"kv_unified": True}),
-    Said("llm_load_tensors: offloaded 27/62 layers to GPU", {"gpu_layers": 27, "model_layers": 62},
-         {"n_gpu_layers": 27}),
-    Said("llama_memory_breakdown_print: |   - CUDA0 (RTX 4090)   | 24077 =  945 + (19187 = 17904 + "
-         "    384 +     898) +        3945 |",
-         mib(memory=24_077, breakdown_model=17_904, breakdown_context=384, breakdown_compute=898)),
-    Said("llama_memory_breakdown_print: |   - Host               |                 58271 = 58259 + "
-         "      0 +      12                |", mib(breakdown_model=58_259, breakdown_compute=12)),
-    Said("common_params_fit_impl: projected to use 21832 MiB of device memory vs. 30330 MiB of free"
-         " device memory", mib(projected=21_832, free_at_start=30_330)),
-    Said("llama_lora_adapter_init_internal:      CUDA0 LoRA buffer size =   160.00 MiB",
-         mib(lora=160)),
-    Said("alloc_compute_meta:      CUDA0 compute buffer size =   248.10 MiB", mib(compute=248.1)),
+    # InternLM/lmdeploy#731, #1001: the model's own configuration, line by line.
+    Said("[TM][WARNING] [LlamaTritonModel] `cache_block_seq_len` is not set, default to 128.", {},
+         {"cache_block_seq_len": 128}),
+    Said("session_len: 2056", {}, {"session_len": 2056}),
+    Said("tensor_para_size = 2", {}, {"tp": 2}),
+    Said("after allocation    : free: 24.62 GB, total: 39.45 GB, used: 14.83 GB",
+         gib(free_after_pool=24.62, memory=39.45)),
 )  # fmt: skip
 ENGINES = {
     "vllm": VLLM, "sglang": SGLANG, "tensorrt-llm": TENSORRT, "lmdeploy": LMDEPLOY,
