@@ -39,6 +39,8 @@ def solve(what: str, plan: core.Plan, gpu: GpuInfo) -> tuple[Solved, core.Plan, 
         value, changed = _utilization(plan)
     elif key == "context":
         tokens = core.longest_context(plan, core.rank_plans(plan), plan.requests)
+        if tokens is not None and tokens <= plan.shared_prefix:
+            tokens = None  # the prefix alone is no request
         value, changed = tokens or None, plan._replace(context=tokens) if tokens else plan
     elif key == "requests":
         most = core.most_requests(plan, core.rank_plans(plan), plan.context).best

@@ -13,6 +13,7 @@ from kvcalc.core.model import Model
 from kvcalc.core.results.base import EngineInfo, Warn
 from kvcalc.core.results.size import SizeResult, Stored
 from kvcalc.core.shard import Parallel
+from kvcalc.core.sharing import check_prefix
 from kvcalc.core.units import parse_count
 from kvcalc.shape import Count, Shape
 
@@ -96,14 +97,30 @@ def size(
         ],
         parallel=parallel,
         block_size=page or 16,
-        shared_prefix=None
-        if shared_prefix is None
-        else parse_count(shared_prefix, "--shared-prefix"),
+        shared_prefix=_shared_prefix(shared_prefix, contexts, request),
         prefix_copies=resolve.prefix_copies_of(prefix_copies, shared_prefix),
         engine=info,
         store=store,
         warnings=_warnings(found, contexts, shared_prefix),
     )
+
+
+def _shared_prefix(prefix: Count | None, contexts: list[int], batch: Sequence[Count]) -> int | None:
+    """Tokens of --shared-prefix.
+
+    Raises:
+        KvcalcError: "usage" where no context is as long, and for a batch of unequal requests.
+    """
+    if prefix is None:
+        return None
+    tokens = parse_count(prefix, "--shared-prefix")
+    if batch:
+        raise KvcalcError(
+            "usage", "--shared-prefix and --request: a batch of unequal requests shares nothing",
+            "-c TOKENS -n N counts the prefix of equal ones once",
+        )  # fmt: skip
+    check_prefix(tokens, max(contexts))
+    return tokens
 
 
 def _with_mtp(found: Model, name: str | Model | None) -> Model:
