@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcalc import resolve
+from kvcalc.api.auto import is_auto
 from kvcalc.api.machine import gpu_count
 from kvcalc.core import fit as core
 from kvcalc.core.dtypes import GGML_ENGINES
@@ -250,6 +251,16 @@ def _mixed(name: str) -> Machine:
     """GPUs that differ in one machine: 5070ti+5090, 2x4090+5090."""
     found: list[Gpu] = []
     for part in name.split("+"):
+        if not part.strip():
+            raise KvcalcError(
+                "usage", f"--gpu {shown(name)} names no GPU on one side of a +",
+                "like --gpu 4090+3090",
+            )  # fmt: skip
+        if is_auto(part):
+            raise KvcalcError(
+                "usage", f"--gpu {shown(name)}: auto is the whole machine",
+                "--gpu auto alone, or name each GPU",
+            )  # fmt: skip
         gpu, count = resolve.gpu_of(part.strip())
         found += [gpu] * (count or 1)
         if len(found) > _MOST_MIXED:

@@ -67,10 +67,10 @@ def _setting(what: str, plan: core.Plan) -> tuple[Solved, core.Plan]:
     if setting is None:
         names = [*WHATS, *(s.name for s in engine.settings)]
         close = nearest(what, names, 1)
-        near = f"nearest: {close[0]}; all: " if close else ""
+        near = f"nearest: {close[0]}; " if close else ""
         raise KvcalcError(
             "usage", f"--solve {shown(what)} is nothing to solve for with {engine.id}",
-            f"{near}{', '.join(names)}",
+            f"{near}all: {', '.join(WHATS)}, and of kvcalc engines show {engine.id}",
         )  # fmt: skip
     value, changed = solved_setting(setting, plan)
     word = str(value).lower() if isinstance(value, bool) else value

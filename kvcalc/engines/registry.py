@@ -238,13 +238,21 @@ def _unknown(engine: Engine, name: str) -> KvcalcError:
             "unknown_setting", f"--set {shown(name)}: the textbook (--engine none) has no settings",
             "name the engine that has it: --engine",
         )  # fmt: skip
+    from kvcalc.engines.host_pools import HOST_POOLS  # noqa: PLC0415 - the refusal alone
+
     names = [s.name for s in engine.settings]
+    if name.replace("-", "_") in {pool.name for pool in HOST_POOLS}:
+        return KvcalcError(
+            "unknown_setting", f"{engine.id}: {name} is memory of the host, not of the GPU",
+            "kvcalc offload takes it",
+        )  # fmt: skip
     close = nearest(name, names)
     near = f"nearest: {', '.join(close)}; " if close else ""
     label = f"{engine.id} {engine.newest}" if engine.newest else engine.id
     return KvcalcError(
-        "unknown_setting", f"{label} has no setting {shown(name)}", f"{near}all: {', '.join(names)}"
-    )
+        "unknown_setting", f"{label} has no setting {shown(name)}",
+        f"{near}all: kvcalc engines show {engine.id}",
+    )  # fmt: skip
 
 
 def _value(setting: Setting, text: object) -> Value:
