@@ -9,6 +9,7 @@ from kvcalc.core.results.rows import Rows
 from kvcalc.core.units import GIB, fixed, format_bytes, percent, trimmed
 from kvcalc.report.document import Block, Column, Document, Paragraph, Row, Table, Verdict
 from kvcalc.report.views.speed import seconds, si, significant
+from kvcalc.report.views.times import per_second
 
 
 def view(r: OffloadResult) -> Document:
@@ -252,8 +253,8 @@ def _rate(value: int) -> str:
 
 
 def _per_second(requests: float) -> str:
-    """10, 0.5, 0.000001; never 0, for somebody asked for more."""
-    return trimmed(requests, 1, 6) if requests >= 1e-6 else f"{requests:.3g}"
+    """10, 0.5, 0.002."""
+    return trimmed(requests) if requests >= 0.01 else per_second(requests)
 
 
 def _percent(value: float) -> str:
