@@ -295,8 +295,11 @@ def parallel_of(
         if value > 65_536:
             raise KvcalcError("usage", f"{option} is {value:,}", "the most is 65,536")
         values[option[2:]] = value
-    given = str(pp_layers).split(",") if isinstance(pp_layers, (int, str)) else pp_layers
-    layers = tuple(parse_count(n, "--pp-layers") for n in given)
+    given = [pp_layers] if isinstance(pp_layers, (int, str)) else pp_layers
+    layers = tuple(
+        parse_count(part, "--pp-layers")
+        for n in given for part in (n.split(",") if isinstance(n, str) else (n,))
+    )  # fmt: skip
     if layers and values["pp"] == 1:
         values["pp"] = len(layers)
     return Parallel(**values, pp_layers=layers)

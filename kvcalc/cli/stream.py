@@ -55,8 +55,11 @@ def _command(line: dict[str, Any]) -> _Command:
     if name is None:
         raise KvcalcError("usage", "command is missing", 'a line is {"command": "size", …}')
     if not isinstance(name, str) or name not in _FUNCTIONS:
+        every = ", ".join(sorted(_FUNCTIONS))
         close = nearest(str(name), sorted(_FUNCTIONS))
-        hint = f"nearest: {', '.join(close)}" if close else f"all: {', '.join(sorted(_FUNCTIONS))}"
+        hint = f"nearest: {', '.join(close)}" if close else f"all: {every}"
+        if isinstance(name, str) and name in COMMANDS:
+            hint = f"kvcalc {name} by itself; a line is one of: {every}"
         raise KvcalcError("usage", f'no command "{shown(name)}" in batch', hint)
     assert name in COMMANDS  # noqa: S101 - every function has its command
     return _commands.setdefault(name, _Command(name))
