@@ -309,7 +309,7 @@ _kvcalc_names() {
 _kvcalc_options() {
     case $1 in
         size)
-            options='-c,--context -n,--requests --request --encoder-tokens --shared-prefix
+            options='-c,--context -n,--requests --request --image --encoder-tokens --shared-prefix
                 --prefix-copies !--include-mtp !--allow-long-context --kv-dtype --k-dtype --v-dtype
                 --dtype --weights --weight-bytes --block-size --tp --pp --pp-layers --dcp !--chart
                 !--no-chart --engine --engine-version --set --layers --kv-heads --head-dim
@@ -463,7 +463,7 @@ _kvcalc_value() {
             *:--encoder-tokens | *:--engine-version | *:--ep | *:--ep-size | *:--family \
             | *:--free-gpu-memory-fraction | *:--gpu-memory | *:--gpu-memory-utilization \
             | *:--gpus | *:--group | *:--head-dim | *:--hicache-ratio | *:--hicache-size \
-            | *:--host-ram | *:--id | *:--input-len | *:--isl | *:--keep | \
+            | *:--host-ram | *:--id | *:--image | *:--input-len | *:--isl | *:--keep | \
             *:--kv-cache-free-gpu-memory-fraction | *:--kv-cache-memory-bytes | \
             *:--kv-heads | *:--kv-offloading-size | *:--kv-pool | *:--kv-pool-tokens | \
             *:--layers | *:--limit | *:--link | *:--max-batch-size | \

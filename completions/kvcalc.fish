@@ -8,17 +8,17 @@ set -g __kvcalc_valued --agents --at --attention --average-context --bandwidth \
     --decode-context-parallel-size --dp --dp-size --dtype --encoder-tokens --engine \
     --engine-version --ep --ep-size --family --format --free-gpu-memory-fraction --gpu \
     --gpu-memory --gpu-memory-utilization --gpus --group --head-dim --hicache-ratio \
-    --hicache-size --host-ram --id --input-len --isl --k-dtype --keep --kv-cache-dtype \
-    --kv-cache-free-gpu-memory-fraction --kv-cache-memory-bytes --kv-dtype --kv-heads \
-    --kv-offloading-size --kv-pool --kv-pool-tokens --layers --limit --link --max-batch-size \
-    --max-batched-tokens --max-context --max-context-length --max-local-cpu-size \
-    --max-local-disk-size --max-model-len --max-num-batched-tokens --max-num-seqs \
-    --max-position-embeddings --max-requests --max-running-requests --max-seq-len \
-    --max-total-tokens --max-wait --measured --mem-fraction-static --min-memory --model \
-    --model-id --model-path --n-gpu-layers --num-attention-heads --num-ctx \
-    --num-hidden-layers --num-key-value-heads --num-kv-heads --num-layers --osl --output \
-    --output-len --page-size --parallel --parameters --pipeline-parallel-size --points \
-    --policy --pool --pool-per --pp --pp-layer-partition --pp-layers --pp-size \
+    --hicache-size --host-ram --id --image --input-len --isl --k-dtype --keep \
+    --kv-cache-dtype --kv-cache-free-gpu-memory-fraction --kv-cache-memory-bytes --kv-dtype \
+    --kv-heads --kv-offloading-size --kv-pool --kv-pool-tokens --layers --limit --link \
+    --max-batch-size --max-batched-tokens --max-context --max-context-length \
+    --max-local-cpu-size --max-local-disk-size --max-model-len --max-num-batched-tokens \
+    --max-num-seqs --max-position-embeddings --max-requests --max-running-requests \
+    --max-seq-len --max-total-tokens --max-wait --measured --mem-fraction-static \
+    --min-memory --model --model-id --model-path --n-gpu-layers --num-attention-heads \
+    --num-ctx --num-hidden-layers --num-key-value-heads --num-kv-heads --num-layers --osl \
+    --output --output-len --page-size --parallel --parameters --pipeline-parallel-size \
+    --points --policy --pool --pool-per --pp --pp-layer-partition --pp-layers --pp-size \
     --prefix-copies --price --prompt --quantization --query-heads --request --requests \
     --requests-per-second --reserve --rps --scheduler --seed --series --session-len --set \
     --shared-prefix --slots --solve --step-seconds --swa-full-tokens-ratio \
@@ -476,6 +476,7 @@ complete -c kvcalc -n __kvcalc_is -a completions -d 'a shell\'s completion scrip
 complete -c kvcalc -n '__kvcalc_is size fit speed offload compare check report explain' -s c -l context -x -d 'context of one request; 8K,32K makes a table'
 complete -c kvcalc -n '__kvcalc_is size fit speed offload compare report' -s n -l requests -x -d 'as many requests of that context'
 complete -c kvcalc -n '__kvcalc_is size waste compare' -l request -x -d 'one request of a mixed batch; repeat it'
+complete -c kvcalc -n '__kvcalc_is size' -l image -x -d 'pixels of an image in the prompt; repeat it'
 complete -c kvcalc -n '__kvcalc_is size fit timeline speed offload waste compare tradeoff simulate report explain' -l encoder-tokens -x -d 'audio, image or source tokens the decoder attends to'
 complete -c kvcalc -n '__kvcalc_is size fit offload compare report' -l shared-prefix -x -d 'prompt tokens all requests share, stored once'
 complete -c kvcalc -n '__kvcalc_is size fit compare report' -l prefix-copies -x -d 'different prefixes among them, as one for each LoRA adapter'

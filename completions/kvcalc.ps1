@@ -395,28 +395,29 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         '--dp-size', '--dtype', '--encoder-tokens', '--engine', '--engine-version', '--ep',
         '--ep-size', '--family', '--format', '--free-gpu-memory-fraction', '--gpu',
         '--gpu-memory', '--gpu-memory-utilization', '--gpus', '--group', '--head-dim',
-        '--hicache-ratio', '--hicache-size', '--host-ram', '--id', '--input-len', '--isl',
-        '--k-dtype', '--keep', '--kv-cache-dtype', '--kv-cache-free-gpu-memory-fraction',
-        '--kv-cache-memory-bytes', '--kv-dtype', '--kv-heads', '--kv-offloading-size',
-        '--kv-pool', '--kv-pool-tokens', '--layers', '--limit', '--link', '--max-batch-size',
-        '--max-batched-tokens', '--max-context', '--max-context-length', '--max-local-cpu-size',
-        '--max-local-disk-size', '--max-model-len', '--max-num-batched-tokens',
-        '--max-num-seqs', '--max-position-embeddings', '--max-requests',
-        '--max-running-requests', '--max-seq-len', '--max-total-tokens', '--max-wait',
-        '--measured', '--mem-fraction-static', '--min-memory', '--model', '--model-id',
-        '--model-path', '--n-gpu-layers', '--num-attention-heads', '--num-ctx',
-        '--num-hidden-layers', '--num-key-value-heads', '--num-kv-heads', '--num-layers',
-        '--osl', '--output', '--output-len', '--page-size', '--parallel', '--parameters',
-        '--pipeline-parallel-size', '--points', '--policy', '--pool', '--pool-per', '--pp',
-        '--pp-layer-partition', '--pp-layers', '--pp-size', '--prefix-copies', '--price',
-        '--prompt', '--quantization', '--query-heads', '--request', '--requests',
-        '--requests-per-second', '--reserve', '--rps', '--scheduler', '--seed', '--series',
-        '--session-len', '--set', '--shared-prefix', '--slots', '--solve', '--step-seconds',
-        '--swa-full-tokens-ratio', '--tensor-parallel-size', '--tokens', '--tokens-per-block',
-        '--tp', '--tp-size', '--trace', '--ubatch-size', '--users', '--utilization',
-        '--v-dtype', '--value-dim', '--vendor', '--waste-fraction', '--weight-bytes',
-        '--weights', '--window', '-c', '-cram', '-ctk', '-ctv', '-dcp', '-dp', '-f', '-hf',
-        '-m', '-n', '-ngl', '-np', '-o', '-pp', '-tp', '-ub'
+        '--hicache-ratio', '--hicache-size', '--host-ram', '--id', '--image', '--input-len',
+        '--isl', '--k-dtype', '--keep', '--kv-cache-dtype',
+        '--kv-cache-free-gpu-memory-fraction', '--kv-cache-memory-bytes', '--kv-dtype',
+        '--kv-heads', '--kv-offloading-size', '--kv-pool', '--kv-pool-tokens', '--layers',
+        '--limit', '--link', '--max-batch-size', '--max-batched-tokens', '--max-context',
+        '--max-context-length', '--max-local-cpu-size', '--max-local-disk-size',
+        '--max-model-len', '--max-num-batched-tokens', '--max-num-seqs',
+        '--max-position-embeddings', '--max-requests', '--max-running-requests',
+        '--max-seq-len', '--max-total-tokens', '--max-wait', '--measured',
+        '--mem-fraction-static', '--min-memory', '--model', '--model-id', '--model-path',
+        '--n-gpu-layers', '--num-attention-heads', '--num-ctx', '--num-hidden-layers',
+        '--num-key-value-heads', '--num-kv-heads', '--num-layers', '--osl', '--output',
+        '--output-len', '--page-size', '--parallel', '--parameters', '--pipeline-parallel-size',
+        '--points', '--policy', '--pool', '--pool-per', '--pp', '--pp-layer-partition',
+        '--pp-layers', '--pp-size', '--prefix-copies', '--price', '--prompt', '--quantization',
+        '--query-heads', '--request', '--requests', '--requests-per-second', '--reserve',
+        '--rps', '--scheduler', '--seed', '--series', '--session-len', '--set',
+        '--shared-prefix', '--slots', '--solve', '--step-seconds', '--swa-full-tokens-ratio',
+        '--tensor-parallel-size', '--tokens', '--tokens-per-block', '--tp', '--tp-size',
+        '--trace', '--ubatch-size', '--users', '--utilization', '--v-dtype', '--value-dim',
+        '--vendor', '--waste-fraction', '--weight-bytes', '--weights', '--window', '-c',
+        '-cram', '-ctk', '-ctv', '-dcp', '-dp', '-f', '-hf', '-m', '-n', '-ngl', '-np', '-o',
+        '-pp', '-tp', '-ub'
     )
     $spellings = @{
         '--max-model-len' = '--context'
@@ -536,6 +537,7 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         , @(@('-c', '--context'), 'context of one request; 8K,32K makes a table', '', $true)
         , @(@('-n', '--requests'), 'as many requests of that context', '', $true)
         , @(@('--request'), 'one request of a mixed batch; repeat it', '', $true)
+        , @(@('--image'), 'pixels of an image in the prompt; repeat it', '', $true)
         , @(@('--encoder-tokens'), 'audio, image or source tokens the decoder attends to', '', $true)
         , @(@('--shared-prefix'), 'prompt tokens all requests share, stored once', '', $true)
         , @(@('--prefix-copies'), 'different prefixes among them, as one for each LoRA adapter', '', $true)

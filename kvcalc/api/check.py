@@ -25,7 +25,7 @@ from kvcalc.shape import Count, Shape
 
 @takes_auto
 def check(
-    log: str,
+    log: str | None = None,
     model: str | Model | None = None,
     *,
     gpu: str | None = None,

@@ -95,6 +95,8 @@ def _sorted(topic: str | None, model: str | Model | None) -> tuple[str | None, s
     """
     if topic is None:
         return None, model
+    if not isinstance(topic, str):
+        raise KvcalcError("usage", f"{shown(topic)} is no topic", "kvcalc explain lists them")
     word = topic.strip().lower().replace("_", "-")
     if word in TOPICS or word == ALL:
         return word, model

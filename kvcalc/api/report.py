@@ -102,7 +102,8 @@ def report(
     Raises:
         KvcalcError: With `.code`, `.message` and `.hint` when it cannot answer.
     """
-    given = {k: v for k, v in locals().items() if v is not None and v is not False and v != ()}
+    given = {k: v for k, v in locals().items() if v is not None and v is not False}
+    given = {k: v for k, v in given.items() if v not in ((), [])}
     shape = Shape(
         layers, kv_heads, head_dim, query_heads, value_dim, parameters, max_context_length, group
     )

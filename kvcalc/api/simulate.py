@@ -92,7 +92,8 @@ def simulate(
         KvcalcError: With `.code`, `.message` and `.hint` when it cannot answer.
     """
     asked = {k: v for k, v in locals().items() if v is not None and v is not False and v != ()}
-    names = [policy] if isinstance(policy, str) else list(dict.fromkeys(policy))
+    several = isinstance(policy, (list, tuple))
+    names: list[str] = list(dict.fromkeys(policy if several else (str(policy),)))
     for name in names:
         _one_of(name, POLICIES, "--policy", "policy")
     _one_of(scheduler, SCHEDULERS, "--scheduler", "scheduler")

@@ -11,7 +11,7 @@ from kvcalc.core.dtypes import Storage
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.results.base import EngineInfo, Warn
-from kvcalc.core.results.size import SizeResult, Stored
+from kvcalc.core.results.size import ImageTokens, SizeResult, Stored
 from kvcalc.core.shard import Parallel
 from kvcalc.core.sharing import check_prefix
 from kvcalc.core.units import parse_count
@@ -23,6 +23,7 @@ def size(
     *,
     context: Count | Sequence[Count] | None = None,
     request: Sequence[Count] = (),
+    image: str | Sequence[str] = (),
     requests: Count = 1,
     kv_dtype: str = "auto",
     k_dtype: str | None = None,
@@ -59,6 +60,7 @@ def size(
         context: Tokens of one request; several give several entries of `contexts`. Default: 4,096
             (or the model's maximum if smaller) and the maximum.
         request: Tokens of each request of an unequal batch.
+        image: "WIDTHxHEIGHT" of images in the prompt; without a context, what they take alone.
         requests: How many requests of that context.
         kv_dtype: Storage of K and V; `auto` is 2 bytes.
 
@@ -75,7 +77,12 @@ def size(
     parallel = resolve.parallel_of(tp, pp, 1, dcp, pp_layers=pp_layers)
     page = None if block_size is None else parse_count(block_size, "--block-size")
     count = parse_count(requests, "-n")
-    contexts = _contexts(found, context, allow_long=allow_long_context)
+    copies = resolve.prefix_copies_of(prefix_copies, shared_prefix)
+    images = _images(found, [image] if isinstance(image, str) else image)
+    contexts = _contexts(
+        found, context, sum(i.tokens for i in images), allow_long=allow_long_context
+    )
+    shared = _shared_prefix(shared_prefix, contexts, request)
     info, store = EngineInfo("none"), None
     if engine != "none" or engine_version or set:
         k, v = (
@@ -83,7 +90,7 @@ def size(
         )
         info, store, contexts, count = _engine(
             engine, resolve.version_of(engine_version), set or {},
-            (found, storage, k, v, dtype, parallel, page), contexts, count,
+            (found, storage, k, v, dtype, parallel, page), contexts, count, (shared or 0, copies),
         )  # fmt: skip
     return core.size(
         found,
@@ -97,8 +104,9 @@ def size(
         ],
         parallel=parallel,
         block_size=page or 16,
-        shared_prefix=_shared_prefix(shared_prefix, contexts, request),
-        prefix_copies=resolve.prefix_copies_of(prefix_copies, shared_prefix),
+        shared_prefix=shared,
+        prefix_copies=copies,
+        images=images,
         engine=info,
         store=store,
         warnings=_warnings(found, contexts, shared_prefix),
@@ -121,6 +129,14 @@ def _shared_prefix(prefix: Count | None, contexts: list[int], batch: Sequence[Co
         )  # fmt: skip
     check_prefix(tokens, max(contexts))
     return tokens
+
+
+def _images(model: Model, sizes: Sequence[str]) -> tuple[ImageTokens, ...]:
+    if not sizes:
+        return ()
+    from kvcalc.core.images import image_tokens  # noqa: PLC0415 - images alone
+
+    return tuple(image_tokens(model.architecture, size) for size in sizes)
 
 
 def _with_mtp(found: Model, name: str | Model | None) -> Model:
@@ -163,6 +179,7 @@ def _engine(
     what: tuple[Model, Storage, str | None, str | None, str | None, Parallel, int | None],
     contexts: list[int],
     requests: int,
+    prefix: tuple[int, int],
 ) -> tuple[EngineInfo, Callable[[int, int], Stored] | None, list[int], int]:
     """The engine's rules: what it stores, and the contexts and requests its settings imply.
 
@@ -180,19 +197,32 @@ def _engine(
     if "n_ctx" in settings:
         contexts = [max(1, int(settings["n_ctx"]) // requests)]
     model, kv, k, v, dtype, parallel, page = what
-    ask = storage.Ask(model, kv, k, v, dtype, settings, parallel, page, version)
+    ask = storage.Ask(model, kv, k, v, dtype, settings, parallel, page, version, *prefix)
     info = EngineInfo(engine.id, version or engine.newest, dict(settings))
     return info, lambda n, count: storage.stored(engine.id, ask, n, count), contexts, requests
 
 
 def _contexts(
-    model: Model, context: Count | Sequence[Count] | None, *, allow_long: bool
+    model: Model, context: Count | Sequence[Count] | None, images: int, *, allow_long: bool
 ) -> list[int]:
+    """The lengths asked for; else a default, or what images take, and the maximum.
+
+    Raises:
+        KvcalcError: "usage" for a context that the images do not fit in; "context_too_long".
+    """
     if context is None or context == []:
         default = resolve.default_context(model)
+        if images:
+            default = resolve.context_of(model, images, allow_long=allow_long, option="--image")
         most = model.max_context_tokens
         return [default] if most in {None, default} else [default, most or default]
     texts: list[Count] = (
         list(context) if isinstance(context, (list, tuple)) else [context]  # type: ignore[list-item]
     )
-    return [resolve.context_of(model, t, allow_long=allow_long) for t in texts]
+    lengths = [resolve.context_of(model, t, allow_long=allow_long) for t in texts]
+    if min(lengths) < images:
+        raise KvcalcError(
+            "usage", f"the images take {images:,} tokens, more than -c {min(lengths):,}",
+            f"-c {images} or more: the context holds images and text",
+        )  # fmt: skip
+    return lengths

@@ -86,12 +86,15 @@ def _command(command: str, words: list[str]) -> int:
         from kvcalc.cli.launch import launched  # noqa: PLC0415 - pasted lines alone
 
         options = launched(options, line)
-    options = settings.fill(options, spec)
-    out = output.Output(options)
-    runner = getattr(__import__(f"kvcalc.cli.{command}", fromlist=["run"]), "run", None)
-    if runner is not None:
-        return int(runner(options, out))
-    return deliver(answered(spec, options), out)
+    options, origins = settings.filled(options, spec)
+    try:
+        out = output.Output(options)
+        runner = getattr(__import__(f"kvcalc.cli.{command}", fromlist=["run"]), "run", None)
+        if runner is not None:
+            return int(runner(options, out))
+        return deliver(answered(spec, options), out)
+    except KvcalcError as error:
+        raise settings.attributed(error, origins) from None
 
 
 def parse(spec: Spec, words: list[str]) -> dict[str, Any] | None:

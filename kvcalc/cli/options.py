@@ -78,6 +78,8 @@ _ALL = (
     Option("requests", ("-n", "--requests"), "N", "as many requests of that context", LOAD, "1"),
     Option("request", ("--request",), "TOKENS", "one request of a mixed batch; repeat it", LOAD,
            repeat="list"),
+    Option("image", ("--image",), "WxH", "pixels of an image in the prompt; repeat it", LOAD,
+           repeat="list"),
     Option("encoder_tokens", ("--encoder-tokens",), "N",
            "audio, image or source tokens the decoder attends to", LOAD, "the model's own"),
     Option("include_mtp", ("--include-mtp",), "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 from kvcalc.cli.options import OPTIONS, Option
 from kvcalc.cli.spec import COMMANDS, Spec
@@ -11,10 +11,24 @@ from kvcalc.core.errors import KvcalcError, nearest
 from kvcalc.core.units import shown
 
 _YES, _NO = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off", ""})
+#: Variables that are no option: the folder of the user's presets.
+_OTHERS = frozenset({"KVCALC_PRESETS"})
 _KEYS = frozenset(option.key for option in OPTIONS.values())
 
 
+class Filled(NamedTuple):
+    """Options, and where those come from that were not typed: key → variable or file."""
+
+    options: dict[str, Any]
+    origins: dict[str, str]
+
+
 def fill(given: dict[str, Any], spec: Spec) -> dict[str, Any]:
+    """The options of `filled`."""
+    return filled(given, spec).options
+
+
+def filled(given: dict[str, Any], spec: Spec) -> Filled:
     """The options with what the environment and configuration files add.
 
     Order: option, KVCALC_<OPTION>, ./kvcalc.toml, kvcalc.toml in the app folder. `json` and
@@ -23,14 +37,34 @@ def fill(given: dict[str, Any], spec: Spec) -> dict[str, Any]:
     Raises:
         KvcalcError: "usage" for an unknown key or a value of the wrong kind; "unreadable_input".
     """
-    out = dict(given)
-    sources = [_environment(spec), *(_file(path, spec) for path in _paths())]
-    for source in sources:
+    out, origins = dict(given), {}
+    sources = [("", _environment(spec)), *((path, _file(path, spec)) for path in _paths())]
+    for path, source in sources:
         if out.keys() & {"json", "format"}:
             source = {k: v for k, v in source.items() if k not in {"json", "format"}}  # noqa: PLW2901
         for key, value in source.items():
-            out.setdefault(key, value)
-    return out
+            if key not in out:
+                out[key] = value
+                origins[key] = path or _variable(key)
+    return Filled(out, origins)
+
+
+def attributed(error: KvcalcError, origins: dict[str, str]) -> KvcalcError:
+    """The error, its hint naming the variable or the file that set the option it speaks of."""
+    words = {word.rstrip(":,;") for word in error.message.split()}
+    said = {
+        f"{where} sets {option.flags[-1]}"
+        for option in OPTIONS.values()
+        if (where := origins.get(option.key)) and words & set(option.flags)
+    }
+    if not said:
+        return error
+    hint = "; ".join([*([error.hint] if error.hint else []), *sorted(said)])
+    return KvcalcError(error.code, error.message, hint)
+
+
+def _variable(key: str) -> str:
+    return f"KVCALC_{key.upper()}"
 
 
 def _paths() -> list[str]:
@@ -45,8 +79,16 @@ def _environment(spec: Spec) -> dict[str, Any]:
     names = {k for k in os.environ if k.startswith("KVCALC_")}
     if not names:
         return {}
+    known = {_variable(key): key for key in _KEYS}
+    for name in sorted(names - known.keys() - _OTHERS):
+        close = [_variable(key) for key in nearest(name[7:].lower(), sorted(_KEYS))]
+        if close:  # a misspelt option; anything else is the user's own
+            raise KvcalcError(
+                "usage", f"the variable {shown(name)} is of no option",
+                f"nearest: {', '.join(close)}",
+            )  # fmt: skip
     for option in spec.all_options():
-        variable = f"KVCALC_{option.key.upper()}"
+        variable = _variable(option.key)
         if variable in names and (text := os.environ[variable]) != "":
             found[option.key] = _typed(option, text, variable)
     return found

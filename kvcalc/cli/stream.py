@@ -17,12 +17,16 @@ from kvcalc.report.data import dumps, envelope
 #: A line longer than this is no question.
 MAX_LINE = 1 << 20
 _FUNCTIONS = frozenset({
-    "size", "fit", "timeline", "waste", "tradeoff", "speed", "offload", "compare", "models", "gpus",
-    "dtypes",
+    "size", "fit", "timeline", "waste", "tradeoff", "speed", "offload", "compare", "simulate",
+    "workload", "check", "report", "explain", "models", "gpus", "dtypes",
 })  # fmt: skip
+#: What stands before the options, where it is not a model.
+_ARGUMENTS = {"workload": ("trace",), "check": ("log", "model"), "explain": ("topic", "model")}
+#: Keys that name a file, of which - is standard input.
+_FILES = frozenset({"trace", "log"})
 _SCREEN = frozenset({
     "format", "json", "output_file", "color", "quiet", "verbose", "chart", "no_chart", "names",
-    "id", "force",
+    "id", "force", "measured",
 })  # fmt: skip
 
 
@@ -35,14 +39,14 @@ class _Command:
         self.schema = f"kvcalc.{name}/1"
         options = [o for o in spec.all_options() if o.key not in _SCREEN]
         self.repeat = {o.key: o.repeat for o in options}
-        self.keys = frozenset(self.repeat) | {_argument(spec)}
+        self.keys = frozenset(self.repeat) | set(_arguments(spec))
         self.lists = frozenset(
             o.key for o in options if o.repeat in {"list", "pairs"} or o.name in spec.lists
         )
 
 
-def _argument(spec: Spec) -> str:
-    return "name" if spec.rest else "model"
+def _arguments(spec: Spec) -> tuple[str, ...]:
+    return _ARGUMENTS.get(spec.name, ("name",) if spec.rest else ("model",))
 
 
 _commands: dict[str, _Command] = {}
@@ -111,6 +115,10 @@ def _answered(command: _Command, line: dict[str, Any]) -> str:
             close = nearest(key, sorted(command.keys))
             hint = f"nearest: {', '.join(close)}" if close else "keys are the long options with _"
             raise KvcalcError("usage", f'{command.name} has no key "{shown(key)}"', hint)
+        if key in _FILES and value == "-":
+            raise KvcalcError(
+                "usage", f'{key} is "-": standard input is the batch\'s own', "name a file"
+            )
         if value is not None:
             keywords[key] = _checked(command, key, value)
     result = answer(command.name, keywords, lists=command.lists)

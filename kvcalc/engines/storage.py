@@ -36,6 +36,9 @@ class Ask(NamedTuple):
     parallel: Parallel
     block_size: int | None
     version: str | None
+    #: Tokens that requests begin with, and how many such beginnings there are.
+    shared_prefix: int = 0
+    prefix_copies: int = 1
 
 
 def stored(engine: str, ask: Ask, tokens: int, requests: int) -> Stored:
@@ -44,7 +47,32 @@ def stored(engine: str, ask: Ask, tokens: int, requests: int) -> Stored:
     Raises:
         KvcalcError: "unsupported_architecture", "unknown_dtype", "not_divisible", "usage".
     """
-    return _ENGINES[engine](ask, tokens, requests)
+    made = _ENGINES[engine](ask, tokens, requests)
+    if not ask.shared_prefix:
+        return made
+    return _shared(engine, ask, made, tokens, requests)
+
+
+def _shared(engine: str, ask: Ask, made: Stored, tokens: int, requests: int) -> Stored:
+    """Less what a prefix takes for every request but one of each copy; an item of its own."""
+    from kvcalc.engines.rules import rules_for  # noqa: PLC0415 - one engine, one import
+
+    rules: Any = rules_for(engine)
+    plan = _plan(ask, tokens, requests)._replace(kv_pool=1)
+    same = plan._replace(shared_prefix=min(ask.shared_prefix, tokens))
+    streams, shared = max(requests - ask.prefix_copies, 0), rules.shared_tokens(same)
+    saved = blocks = 0
+    for rank in rules.ranks(plan):
+        once = rules.needed(plan, rank, tokens, requests)
+        once -= rules.needed(same, rank, tokens, requests)
+        saved += once * ask.parallel.tp
+        size = rules.block_bytes(plan, rank)
+        # Without equal blocks: pages of tokens.
+        pages = shared // ((rules.block_tokens(plan) or 1) * ask.parallel.dcp) * streams
+        blocks += once // size if size else pages
+    item = EngineItem("shared prefix", len(ask.model.layers), shared, streams, 0, 0, -saved)
+    left = None if made.blocks is None else made.blocks - blocks
+    return Stored(made.bytes - saved, left, (*made.items, item))
 
 
 def _transformers(ask: Ask, tokens: int, requests: int) -> Stored:
@@ -159,6 +187,7 @@ def _plan(ask: Ask, tokens: int, requests: int) -> Plan:
     return Plan(
         ask.model, ask.storage, ask.parallel, WeightInfo(None, None, (), "exact"), None, tokens,
         requests, block_size=ask.block_size, version=ask.version, settings=ask.settings,
+        prefix_copies=ask.prefix_copies,
     )  # fmt: skip
 
 

@@ -127,7 +127,7 @@ def test_every_option_is_a_keyword_of_the_python_function(command: str) -> None:
 
 
 def test_which_options_are_lists() -> None:
-    lists = {"context", "request", "pp_layers", "group", "set"}
+    lists = {"context", "request", "image", "pp_layers", "group", "set"}
     assert lists == list_keys(spec_of("size"))
     assert {"pp_layers", "group", "set"} == list_keys(spec_of("fit"))
 

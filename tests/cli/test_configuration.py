@@ -161,3 +161,23 @@ def test_help_does_not_read_the_file(kvcalc: Kvcalc, work: Path) -> None:
 
     assert kvcalc("size", "--help").returncode == 0
     assert kvcalc("--version").returncode == 0
+
+
+def test_a_misspelt_variable_is_named(kvcalc: Kvcalc) -> None:
+    done = kvcalc("size", "gpt-2", env={"KVCALC_KV_DTYP": "fp8"})
+
+    assert done.returncode == 2
+    assert "the variable KVCALC_KV_DTYP is of no option" in done.stderr
+    assert "nearest: KVCALC_KV_DTYPE" in done.stderr
+
+
+def test_an_error_names_the_variable_or_file_that_set_its_option(
+    kvcalc: Kvcalc, work: Path
+) -> None:
+    done = kvcalc("size", "gpt-2", env={"KVCALC_KV_DTYPE": "foo"})
+    assert done.returncode == 2
+    assert "KVCALC_KV_DTYPE sets --kv-dtype" in done.stderr
+    (work / "kvcalc.toml").write_text('kv_dtype = "foo"\n')
+    assert "kvcalc.toml sets --kv-dtype" in kvcalc("size", "gpt-2").stderr
+    typed = kvcalc("size", "gpt-2", "--kv-dtype", "bar").stderr
+    assert "sets --kv-dtype" not in typed

@@ -126,7 +126,7 @@ def test_a_no_is_an_answer() -> None:
         ({"model": "llama-3.1-8b"}, "usage", "command is missing"),
         ({"command": "sise"}, "usage", 'no command "sise" in batch'),
         ({"command": "batch"}, "usage", 'no command "batch" in batch'),
-        ({"command": "simulate"}, "usage", 'no command "simulate" in batch'),
+        ({"command": "engines"}, "usage", 'no command "engines" in batch'),
         ({"command": ["size"]}, "usage", "in batch"),
         ({"command": None}, "usage", "command is missing"),
         ({**GOOD, "contxt": 5}, "usage", 'size has no key "contxt"'),
@@ -180,7 +180,20 @@ QUESTIONS: list[dict[str, Any]] = [
     {"command": "models", "name": "llama-3.1-8b"},
     {"command": "gpus", "name": "h100"},
     {"command": "dtypes"},
-]
+    {"command": "timeline", "model": "llama-3.1-8b", "prompt": 8, "output": 4},
+    {"command": "waste", "model": "llama-3.1-8b", "request": [5], "max_context": 9},
+    {"command": "tradeoff", "model": "llama-3.1-8b", "tokens": 9},
+    {"command": "speed", "model": "llama-3.1-8b", "gpu": "h100"},
+    {"command": "offload", "model": "llama-3.1-8b"},
+    {"command": "compare", "model": "llama-3.1-8b"},
+    {"command": "simulate", "blocks": 90, "trace": "poisson:rate=5,requests=3,prompt=9,output=2"},
+    {"command": "simulate", "model": "llama-3.1-8b", "pool": "1GiB", "max_context": 512,
+     "trace": "poisson:rate=5,requests=3,prompt=9,output=2"},
+    {"command": "workload", "trace": "poisson:rate=5,requests=3,prompt=9,output=2"},
+    {"command": "check", "log": __file__},
+    {"command": "explain", "topic": "paged", "model": "llama-3.1-8b"},
+    {"command": "report", "model": "llama-3.1-8b", "gpu": ["h100"]},
+]  # fmt: skip
 KEYS = [
     (question, key)
     for question in QUESTIONS
@@ -272,11 +285,11 @@ def test_a_missing_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_a_command_that_batch_has_not_is_named_as_one() -> None:
     (text, good), (split, fits) = stream.answers([
-        b'{"command": "simulate"}\n',
+        b'{"command": "engines"}\n',
         b'{"command": "fit", "model": "llama-3.1-8b", "gpu": "2xh100", "pp_layers": "12,20"}\n',
     ])  # fmt: skip
 
     assert not good
-    assert "kvcalc simulate by itself" in json.loads(text)["errors"][0]["hint"]
+    assert "kvcalc engines by itself" in json.loads(text)["errors"][0]["hint"]
     assert fits
     assert [rank["layers"] for rank in json.loads(split)["data"]["ranks"]] == [12, 20]

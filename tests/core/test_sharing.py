@@ -208,3 +208,43 @@ def test_a_block_is_shared_while_the_window_is_over_a_token_of_it() -> None:
     one, shared = 251 + 6 * 252, 187 + 6 * (187 - 186)
     assert r.max_requests == (blocks - shared) // (one - shared)
     assert r.max_requests != (blocks - 187) // (one - 187)
+
+
+@pytest.mark.parametrize(
+    ("engine", "shared", "saved", "blocks"),
+    [
+        # 10 requests of 256 blocks of 16 tokens, 2 MiB each; 64 of them shared nine times.
+        ("vllm", 1024, 9 * 64 * 2 * 2**20, 2560 - 9 * 64),
+        ("sglang", 1030, 9 * 1030 * 131_072, 40_960 - 9 * 1030),
+        ("tensorrt-llm", 1024, 9 * 1024 * 131_072, 1280 - 9 * 32),
+        ("lmdeploy", 0, 0, 640),
+        ("llama.cpp", 0, 0, None),
+        ("ollama", 0, 0, None),
+        ("transformers", 0, 0, None),
+    ],
+)
+def test_size_of_an_engine_that_shares(
+    engine: str, shared: int, saved: int, blocks: int | None
+) -> None:
+    made = kvcalc.size(
+        "llama-3.1-8b", context=4096, requests=10, shared_prefix=1030, engine=engine
+    ).contexts[0]
+    alone = kvcalc.size("llama-3.1-8b", context=4096, requests=10, engine=engine).contexts[0]
+
+    last = made.engine_items[-1]
+    assert (last.item, last.cells, last.streams, last.bytes) == ("shared prefix", shared, 9, -saved)
+    assert made.engine_bytes == sum(i.bytes for i in made.engine_items)
+    assert alone.engine_bytes is not None
+    assert made.engine_bytes == alone.engine_bytes - saved
+    assert made.engine_blocks == blocks
+
+
+def test_a_pipelines_stages_share_each_their_layers() -> None:
+    """Of 10,240 · 16 tokens four ranks hold a quarter each: saved in all the same."""
+    one, four = (
+        kvcalc.size(
+            "llama-3.1-8b", context=4096, requests=10, shared_prefix=1024, engine="vllm", tp=n, pp=n
+        ).contexts[0]
+        for n in (1, 2)
+    )
+    assert one.engine_bytes == four.engine_bytes

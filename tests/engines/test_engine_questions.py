@@ -1,4 +1,4 @@
-"""Questions about engines beside vLLM, each answered by one command; every number compared.
+"""Questions about engines answered again by the engine's own rules; every number compared.
 
 tests/data/engine_questions.jsonl is written like questions.jsonl: argv, the answer worked out by
 hand, and a path or a short derivation for each of its numbers.

@@ -130,6 +130,16 @@ class Gpus(NamedTuple):
     dcp: int
 
 
+class ImageTokens(NamedTuple):
+    """One image and what it takes; rows and columns of the patches that become tokens."""
+
+    width: int
+    height: int
+    rows: int | None
+    columns: int | None
+    tokens: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeResult(Result):
     """How big the KV cache of one model is."""
@@ -153,6 +163,8 @@ class SizeResult(Result):
     block_size: int
     shared_prefix_tokens: int | None
     prefix_copies: int
+    #: What images take of each context.
+    images: tuple[ImageTokens, ...]
     parallel: Gpus
     #: Token counts at which layers stop growing, with the bytes there: the curve's bends.
     bends: tuple[BatchRequest, ...]

@@ -24,6 +24,7 @@ def view(r: SizeResult) -> Document:
     """The sentence, the formula, the table, the variants, the shapes, the weights."""
     blocks: list[Block] = [_verdict(r)]
     blocks += _formulas(r)
+    blocks += size_tables.images(r)
     blocks.append(size_tables.contexts(r))
     if r.curve:
         blocks += [size_tables.windows(r), *size_tables.growth(r)]

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 
 from kvcalc.core.results.size import ContextSize, SizeResult
 from kvcalc.core.units import GIB, KIB, MIB, fixed, trimmed, unit_of
-from kvcalc.report.document import Block, Chart, Column, Line, Row, Share, Span, Table, keys
+from kvcalc.report.document import (
+    Block,
+    Chart,
+    Column,
+    Line,
+    Paragraph,
+    Row,
+    Share,
+    Span,
+    Table,
+    keys,
+)
 
 #: Kinds as tables and formulas name them.
 NAMES = {
@@ -54,12 +66,26 @@ def contexts(r: SizeResult) -> Table:
         cells.append("the model's maximum" if c.tokens == r.model.max_context_tokens else "")
         table.append(Row(tuple(cells)))
     notes: tuple[str, ...] = ()
-    if r.shared_prefix_tokens and n > 1:
+    if r.shared_prefix_tokens and n > 1 and r.engine.id == "none":
         kept = r.shared_prefix_tokens // r.block_size * r.block_size
         times = "once" if r.prefix_copies == 1 else f"{min(r.prefix_copies, n):,} times"
         once = f"the first {kept:,} tokens are stored {times} for all {n:,} requests"
         notes = (f"{once} (whole blocks of {r.block_size} of {r.shared_prefix_tokens:,})",)
     return Table(tuple(columns), tuple(table), notes=notes)
+
+
+def images(r: SizeResult) -> list[Block]:
+    """What each size of image takes, in one line."""
+    if not r.images:
+        return []
+    parts = []
+    for image, n in Counter(r.images).items():
+        times = f"{n} × " if n > 1 else ""
+        grid = f" ({image.rows} rows of {image.columns})" if image.rows else ""
+        parts.append(f"{times}{image.width}×{image.height} {image.tokens:,} tokens{grid}")
+    total = sum(i.tokens for i in r.images)
+    more = f"; {total:,} in all" if len(r.images) > 1 else ""
+    return [Paragraph(f"images  {', '.join(parts)}{more}")]
 
 
 def windows(r: SizeResult) -> Table:
@@ -100,7 +126,7 @@ def engine(r: SizeResult) -> list[Block]:
             "" if item.streams is None else str(item.streams),
             _sized(item.key_bytes) if item.key_bytes else "",
             _sized(item.value_bytes) if item.value_bytes else "", _sized(item.bytes),
-            f"{item.bytes:,}",
+            f"{item.bytes:,}".replace("-", "−"),
         ))
         for item in last.engine_items
     )  # fmt: skip
