@@ -150,6 +150,16 @@ def _checked(command: _Command, key: str, value: Any) -> Any:
     return scalar
 
 
+def _check_text(key: str, value: str) -> None:
+    """Refuse half of a surrogate pair: no file has such a name, and no answer could repeat it."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise KvcalcError(
+            "usage", f"{key} is {shown(value)}", "expected whole characters"
+        ) from None
+
+
 def _scalar(key: str, value: Any) -> Any:
     option = OPTIONS.get(key)
     if isinstance(value, bool):
@@ -158,6 +168,8 @@ def _scalar(key: str, value: Any) -> Any:
         return value
     if option is not None and option.is_flag:
         raise KvcalcError("usage", f"{key} is {shown(value)}", "expected true or false")
+    if isinstance(value, str) and not value.isascii():
+        _check_text(key, value)
     if isinstance(value, (str, int)):
         return value
     if isinstance(value, float):

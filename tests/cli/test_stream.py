@@ -293,3 +293,14 @@ def test_a_command_that_batch_has_not_is_named_as_one() -> None:
     assert "kvcalc engines by itself" in json.loads(text)["errors"][0]["hint"]
     assert fits
     assert [rank["layers"] for rank in json.loads(split)["data"]["ranks"]] == [12, 20]
+
+
+@pytest.mark.parametrize("key", ["model", "trace", "clock", "gpu", "engine"])
+def test_half_a_character_is_an_error_in_one_line(key: str) -> None:
+    """JSON can write half a pair alone; no file has such a name, and UTF-8 cannot say it."""
+    line = {"command": "simulate", "model": "llama-3.1-8b", "gpu": "h100", key: "\ud800"}
+    failed, answered = answers(line, GOOD)
+
+    assert failed["status"] == "error"
+    assert failed["errors"][0]["message"].isprintable()
+    assert answered["status"] == "ok"
