@@ -144,3 +144,16 @@ def test_setting_as_one_word_too() -> None:
     r = fit(**LARGE, solve="setting max-num-seqs")
     assert r.solved is not None
     assert r.solved.option == "setting max_num_seqs"
+
+
+@pytest.mark.parametrize(("engine", "name", "value"), [
+    # Ollama cuts each request at num_ctx.
+    ("ollama", "num_ctx", 4096),
+    # llama.cpp pads 15,361 cells to 15,616, 3,904 for each of 4 slots, and those to 4,096.
+    ("llama.cpp", "n_ctx", 15_361),
+])  # fmt: skip
+def test_the_least_context_that_holds_a_request(engine: str, name: str, value: int) -> None:
+    r = fit(model="llama-3.1-8b", gpu="4090", requests=4, context=4096, engine=engine, solve=name)
+
+    assert r.solved is not None
+    assert r.solved.value == value
