@@ -82,7 +82,7 @@ def size(
     contexts = _contexts(
         found, context, sum(i.tokens for i in images), allow_long=allow_long_context
     )
-    shared = _shared_prefix(shared_prefix, contexts, request)
+    shared = _shared_prefix(shared_prefix, contexts)
     info, store = EngineInfo("none"), None
     if engine != "none" or engine_version or set:
         k, v = (
@@ -109,24 +109,19 @@ def size(
         images=images,
         engine=info,
         store=store,
-        warnings=_warnings(found, contexts, shared_prefix),
+        warnings=_warnings(found, contexts, shared, batch=bool(request)),
     )
 
 
-def _shared_prefix(prefix: Count | None, contexts: list[int], batch: Sequence[Count]) -> int | None:
+def _shared_prefix(prefix: Count | None, contexts: list[int]) -> int | None:
     """Tokens of --shared-prefix.
 
     Raises:
-        KvcalcError: "usage" where no context is as long, and for a batch of unequal requests.
+        KvcalcError: "usage" where no context is as long.
     """
     if prefix is None:
         return None
     tokens = parse_count(prefix, "--shared-prefix")
-    if batch:
-        raise KvcalcError(
-            "usage", "--shared-prefix and --request: a batch of unequal requests shares nothing",
-            "-c TOKENS -n N counts the prefix of equal ones once",
-        )  # fmt: skip
     check_prefix(tokens, max(contexts))
     return tokens
 
@@ -157,15 +152,20 @@ def _with_mtp(found: Model, name: str | Model | None) -> Model:
     return replace(found, layers=read_config(name, include_mtp=True).layers)
 
 
-def _warnings(model: Model, contexts: list[int], prefix: Count | None) -> tuple[Warn, ...]:
+def _warnings(
+    model: Model, contexts: list[int], prefix: int | None, *, batch: bool
+) -> tuple[Warn, ...]:
     """What the asker should know beside the figures."""
     found = []
     most = model.max_context_tokens
     if most is not None and max(contexts) > most:
         text = f"{max(contexts):,} tokens are more than {model.id}'s maximum of {most:,}"
         found.append(Warn("beyond_maximum", text))
-    if prefix is not None and parse_count(prefix, "--shared-prefix") > min(contexts):
+    if prefix is not None and prefix > min(contexts):
         found.append(Warn("prefix_clipped", "the shared prefix is longer than a context"))
+    if prefix is not None and batch:
+        text = "the batch of --request counts no shared prefix; the requests of -c and -n do"
+        found.append(Warn("batch_unshared", text))
     if any(type(g.cache) is Compressed for g in model.groups):
         text = "engines also keep compressor states of a fixed size; size --engine counts them"
         found.append(Warn("not_counted", text))

@@ -190,8 +190,10 @@ def test_no_suggestion_is_shorter_than_the_prefix() -> None:
 def test_a_prefix_is_part_of_each_request() -> None:
     with pytest.raises(KvcalcError, match="--shared-prefix 5,000 is longer than -c 4,096"):
         kvcalc.size("llama-3.1-8b", context=4096, shared_prefix=5000)
-    with pytest.raises(KvcalcError, match="--shared-prefix and --request"):
-        kvcalc.size("llama-3.1-8b", request=[2000, 500], shared_prefix=100)
+    mixed = kvcalc.size("llama-3.1-8b", request=[2000, 500], shared_prefix=100)
+    assert mixed.batch is not None
+    assert mixed.batch.total_bytes == 2500 * 131_072
+    assert [w.code for w in mixed.warnings] == ["batch_unshared"]
     with pytest.raises(KvcalcError, match="leaves nothing of -c 2,000"):
         kvcalc.report("llama-3.1-8b", gpu="h100", context=[4096, 2000], shared_prefix=3000)
 
