@@ -110,7 +110,7 @@ def setup_of(log: Log, asked: dict[str, Any], shape: Shape) -> Setup:
         allow_long=True,
         device=device,
         version=_release(log.engine, version),
-        settings=_known(log, settings),
+        settings=known_settings(log, settings),
         rules=_rules(log.engine),
     )
     return Setup(log, settings, version, model, plan, gpu, tuple(assumed))
@@ -147,7 +147,7 @@ def _rules(engine: str) -> core.Rules | None:
     return rules_for("llama.cpp" if engine == "ollama" else engine)
 
 
-def _known(log: Log, settings: dict[str, Any]) -> dict[str, Any]:
+def known_settings(log: Log, settings: dict[str, Any]) -> dict[str, Any]:
     """The settings that the engine's rules take, each of its kind; others have no effect here."""
     from kvcalc.engines import registry  # noqa: PLC0415 - as above
 
@@ -163,8 +163,21 @@ def _known(log: Log, settings: dict[str, Any]) -> dict[str, Any]:
     if log.engine == "vllm":
         if "V0" in log.marks:
             known["use_v1"] = False
+        known.update(_runner(log))
         known.update(_speculation(settings.get("speculative_config")))
     return known
+
+
+def _runner(log: Log) -> dict[str, bool]:
+    """Which model runner loaded the model, by its file's name, where a release has two."""
+    from kvcalc.engines.vllm.defaults import V2_ALWAYS, V2_FROM  # noqa: PLC0415 - as above
+    from kvcalc.engines.vllm.versions import version_of  # noqa: PLC0415 - as above
+
+    version = _release("vllm", log.version)
+    if version is None or not V2_FROM <= version_of(version) < V2_ALWAYS:
+        return {}
+    seen = {mark: mark in log.marks for mark in ("runner V1", "runner V2")}
+    return {"use_v2_model_runner": seen["runner V2"]} if any(seen.values()) else {}
 
 
 def _speculation(config: Any) -> dict[str, int]:

@@ -72,15 +72,18 @@ def loaded(plan: Plan, stage: int, *, experts_over_dp: bool = False) -> BudgetLi
     """
     from kvcalc.engines.coefficients import coefficients  # noqa: PLC0415 - a given pool needs none
     from kvcalc.engines.vllm.defaults import run_of  # noqa: PLC0415
-    from kvcalc.engines.vllm.weights import resident  # noqa: PLC0415
+    from kvcalc.engines.vllm.weights import BEFORE_WIDE, resident  # noqa: PLC0415
     from kvcalc.engines.vllm.widths import widths_of  # noqa: PLC0415
 
     # The loader's rules, without what only vLLM sets.
     bare = plan._replace(version=None, settings={}, utilization=None)
     if not experts_over_dp:
         bare = bare._replace(parallel=plan.parallel._replace(dp=1))
-    w = widths_of(plan.model, plan.weights.bytes)
-    found = resident(bare, run_of(bare), w, coefficients("vllm"), stage)
+    w, run = widths_of(plan.model, plan.weights.bytes), run_of(bare)
+    if plan.weights.format == "mxfp4" and plan.device.architecture == "Hopper":
+        # Their Triton kernels pad the width to 64 and values alone, as vLLM's did to 0.16.
+        run = run._replace(release=BEFORE_WIDE)
+    found = resident(bare, run, w, coefficients("vllm"), stage)
     return None if found is None else charge("weights", found.bytes, found.note, found.basis)
 
 

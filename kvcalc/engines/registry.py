@@ -168,6 +168,8 @@ _VLLM = (
     Setting("max_lora_rank", "int", "rank of a slot", "16"),
     Setting("language_model_only", "bool", "no vision or audio encoder", "false"),
     Setting("use_v1", "bool", "the V1 engine (VLLM_USE_V1), 0.8 to 0.10", "true"),
+    Setting("use_v2_model_runner", "bool", "the V2 runner (VLLM_USE_V2_MODEL_RUNNER), from 0.22",
+            "by release"),
     Setting("disable_hybrid_kv_cache_manager", "bool", "windows allocated as full", "false"),
     Setting("mamba_ssm_cache_dtype", ("auto", "float32", "float16", "bfloat16"),
             "dtype of recurrent states", "auto"),

@@ -172,6 +172,9 @@ def parse(line: Line) -> Launch:
     options = reading.options
     if line.environment.get("VLLM_USE_V1") == "0":
         reading.settings["use_v1"] = False
+    runner = line.environment.get("VLLM_USE_V2_MODEL_RUNNER")
+    if runner in {"0", "1"}:
+        reading.settings["use_v2_model_runner"] = runner == "1"
     if line.environment.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0") not in {"", "0"}:
         options["allow_long_context"] = True
     if line.environment.get("VLLM_PP_LAYER_PARTITION"):

@@ -6,11 +6,14 @@ GB in its weight lines is GiB. Figures are of one rank; tokens and concurrency o
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from kvcalc.logs.pairs import pairs
 from kvcalc.logs.wording import Family, Match, Sink, Wording, number
 
 _N, _G = r"([0-9]+(?:,[0-9]{3})*)", r"(-?[0-9.]+)"
+#: Between the sentences of one line, which some print as lines of their own.
+_GAP = r" ?(?:INFO:? +)?"
 
 #: Names in the engine's config dump and in the server's arguments → the setting as users type it.
 SETTINGS = {
@@ -123,6 +126,29 @@ def _taken(m: Match, sink: Sink) -> None:
     sink.refuse("memory_taken", m[0], needed_bytes=want, available_bytes=free)
 
 
+def _runner(m: Match, sink: Sink) -> None:
+    """Which model runner loaded the model; that of V0 has the V2 runner's file name."""
+    sink.marks.add("runner V1" if m[1] else "runner V2")
+
+
+def _state_blocks(m: Match, sink: Sink) -> None:
+    """Hybrids: more requests than blocks for their states, so decoding graphs cannot be captured.
+
+    0.24's and later releases' words; the pool stands in the lines before.
+    """
+    sink.setting("max_num_seqs", m[1])
+    sink.refuse("state_blocks", m[0])
+
+
+def _not_started(code: str) -> Callable[[Match, Sink], None]:
+    """A refusal whose sentence says all."""
+
+    def read(m: Match, sink: Sink) -> None:
+        sink.refuse(code, m[0])
+
+    return read
+
+
 def _no_pool(m: Match, sink: Sink) -> None:
     sink.refuse("no_pool", m[0])
 
@@ -153,7 +179,18 @@ FAMILY = Family("vllm", (
             rf"model weights take {_G} ?GiB; non_torch_memory takes {_G} ?GiB; PyTorch activation "
             rf"peak memory takes {_G} ?GiB; the rest of the memory reserved for KV Cache is {_G}",
             ("weights_rounded GiB", "non_torch GiB", "activation GiB", "kv_pool GiB")),
+    Wording("odel weights t", rf"Loading model weights took {_G} ?MB", ("weights MiB",)),
+    Wording("total_gpu_memory", rf"total_gpu_memory\s{{2,}}{_G}GiB", ("memory GiB",)),
+    Wording("instance can use ", rf"instance can use\s{{2,}}{_G}GiB", ("usable GiB",)),
+    Wording("odel weights t", rf"model weights take\s{{2,}}{_G}GiB", ("weights_rounded GiB",)),
+    Wording("non_torch_memory", rf"non_torch_memory\s{{2,}}{_G}GiB", ("non_torch GiB",)),
+    Wording("activation peak memory", rf"activation peak memory\s{{2,}}{_G}GiB",
+            ("activation GiB",)),
+    Wording("available_kv_cache_memory", rf"available_kv_cache_memory\s{{2,}}{_G}GiB",
+            ("kv_pool GiB",)),
     Wording("Model loading took ", rf"Model loading took {_G} ?Gi?B", ("weights GiB",)),
+    Wording("model_runner.py:", r"\b(gpu_)?model_runner\.py:[0-9]+\] ?Model loading took ",
+            read=_runner, figure=False),
     Wording("Memory profiling results: ", r"Memory profiling results: (.*)", read=_profile),
     Wording("Total non KV cache memory: ",
             rf"Total non KV cache memory: {_G}GiB; torch peak memory increase: {_G}GiB; non-torch "
@@ -180,9 +217,9 @@ FAMILY = Family("vllm", (
             rf"graph pool memory: {_G} GiB \(actual\), {_G} GiB \(estimated\)",
             ("graphs GiB", "graphs_estimated GiB")),
     Wording("Free memory on device",
-            rf"Free memory on device(?: \S+)? \({_G}/{_G} GiB\) on startup\. Desired GPU memory "
-            rf"utilization is \({_G}, {_G} GiB\)\. Actual usage is {_G} GiB for (consumed memory|"
-            rf"weight)[^,]*, {_G} GiB for peak activation"
+            rf"Free memory on device(?: \S+)? \({_G}/{_G} GiB\) on startup\.{_GAP}Desired GPU "
+            rf"memory utilization is \({_G}, {_G} GiB\)\.{_GAP}Actual usage is {_G} GiB for "
+            rf"(consumed memory|weight)[^,]*, {_G} GiB for peak activation"
             rf"(?:, {_G} GiB for non-torch memory)?, and {_G} GiB for CUDAGraph memory",
             ("free_at_start GiB", "memory GiB", "=gpu_memory_utilization", "usable GiB", "", "",
              "", "non_torch GiB", "graphs GiB"), read=_usage),
@@ -225,6 +262,9 @@ FAMILY = Family("vllm", (
             rf"{_G} GiB reserved for HPUGraphs \([^)]*\), {_G} GiB reserved for KV cache",
             ("free_after_weights GiB", "usable GiB", "=gpu_memory_utilization",
              "graphs_estimated GiB", "kv_pool GiB")),
+    Wording("available Mamba cache blocks",
+            rf"max_num_seqs \({_N}\) exceeds available Mamba cache blocks \({_N}\)",
+            read=_state_blocks),
     Wording("for the cache blocks", r"No available memory for the cache blocks", read=_no_pool),
     Wording("be stored in KV cache",
             rf"max seq len \({_N}\) is larger than the maximum number of tokens that can be "
@@ -233,6 +273,21 @@ FAMILY = Family("vllm", (
             rf"To serve at least one request with the models?'s max seq len \({_N}\), "
             rf"\({_G} ?GiB KV cache is needed, which is larger than the available KV cache memory "
             rf"\({_G} ?GiB\)", read=_needed),
+    Wording("is greater than the derived max_model_len",
+            rf"User-specified max_model_len \({_N}\) is greater than the derived max_model_len",
+            read=_not_started("longer_than_model")),
+    Wording("must be divisible by tensor parallel size",
+            rf"Total number of attention heads \({_N}\) must be divisible by tensor parallel size "
+            rf"\({_N}\)", read=_not_started("not_divisible")),
+    Wording("is smaller than max_model_len",
+            rf"max_num_batched_tokens \({_N}\) is smaller than max_model_len \({_N}\)",
+            read=_not_started("too_few_batched_tokens")),
+    Wording("when warming up sampler",
+            rf"CUDA out of memory occurred when warming up sampler with {_N} dummy requests",
+            read=_not_started("out_of_memory")),
+    Wording(" is only supported on GPUs with compute capability",
+            r"\S+ is only supported on GPUs with compute capability of at least [0-9.]+",
+            read=_not_started("dtype")),
     Wording(" failed to start",
             r"(?:EngineCore|WorkerProc|Engine core \S*)[^.]{0,40} failed to start", read=_failed),
     Wording("EngineCore hit an exception", r"EngineCore hit an exception", read=_failed),

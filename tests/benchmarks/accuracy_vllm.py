@@ -30,7 +30,7 @@ from kvcalc.engines.coefficients import Coefficients, coefficients  # noqa: E402
 from kvcalc.engines.vllm.budget import budget  # noqa: E402
 from kvcalc.engines.vllm.defaults import is_switched, run_of  # noqa: E402
 from kvcalc.engines.vllm.rules import VLLM  # noqa: E402
-from kvcalc.engines.vllm.versions import TABLE  # noqa: E402
+from kvcalc.engines.vllm.versions import TABLE, version_of  # noqa: E402
 from kvcalc.engines.vllm.widths import widths_of  # noqa: E402
 
 DATA = ROOT / "tests" / "data"
@@ -53,14 +53,15 @@ def plan_of(record: Record, *, version: str | None = None, pool: int | None = No
         gpu = load_gpu(record["gpu"])
         memory = Memory(gpu.memory_bytes, gpu.basis, gpu.low_bytes, gpu.high_bytes)
         kind = gpu.entry.get("architecture", "")
-        device = Device(gpu.id, gpu.name, gpu.vendor, kind, frozenset(gpu.dense_flops))
+        unified = bool(gpu.entry.get("unified_memory", False))
+        device = Device(gpu.id, gpu.name, gpu.vendor, kind, frozenset(gpu.dense_flops), unified)
     if record.get("total_gib"):
         memory = Memory(int(record["total_gib"] * GIB))
     share = record.get("utilization")
     return Plan(
         model=model,
         storage=resolve.storage_of(model, record.get("kv", "auto"), None, None, None),
-        parallel=Parallel(tp=record["tp"], pp=record["pp"]),
+        parallel=Parallel(tp=record["tp"], pp=record["pp"], dcp=record.get("dcp", 1)),
         weights=resolve.weights_of(model, record["weights"], None),
         memory=memory,
         context=record.get("length") or model.max_context_tokens or 4096,
@@ -118,9 +119,11 @@ FITTED: tuple[tuple[str, Callable[[Record], bool]], ...] = (
     ("nccl_late", lambda r: _cuda(r, (0, 17)) and r["tp"] > 1 and _switched(r)),
     ("nccl", lambda r: _cuda(r, (0, 0), (0, 11)) and r["tp"] > 1),
     ("communication", lambda r: _cuda(r, (0, 11)) and r["tp"] > 1 and not _switched(r)),
-    ("non_torch_rocm", lambda r: _amd(r) and r["tp"] == 1),
-    ("non_torch_rocm_ranks", lambda r: _amd(r) and r["tp"] == 2),
-    ("non_torch_v0", lambda r: not _from(r, (0, 8))),
+    ("non_torch_rocm", lambda r: _amd(r) and not _cdna(r)),
+    ("non_torch_cdna", lambda r: _cdna(r) and _from(r, (0, 11))),
+    ("non_torch_v0", lambda r: not _from(r, (0, 6, 6))),
+    ("repacked", lambda r: _from(r, (0, 27)) and bool(r["weights"])),
+    ("unified", lambda r: r["gpu"] is not None and plan_of(r).device.unified_memory),
     ("rocm_logit", lambda r: _amd(r) and r["settings"].get("max_num_seqs", 256) < 128),
     ("rocm_int4_experts", lambda r: _amd(r) and r["weights"] == "gptq"),
     ("graph", lambda r: _from(r, (0, 20)) and not _v2(r)),
@@ -129,12 +132,15 @@ FITTED: tuple[tuple[str, Callable[[Record], bool]], ...] = (
 
 
 def _amd(record: Record) -> bool:
-    return str(record["gpu"]).startswith(("radeon", "mi"))
+    return str(record["gpu"]).startswith(("radeon", "mi", "rx"))
 
 
-def _from(record: Record, release: tuple[int, int]) -> bool:
-    numbers = str(record["version"]).split(".")
-    return (int(numbers[0]), int(numbers[1])) >= release
+def _cdna(record: Record) -> bool:
+    return str(record["gpu"]).startswith("mi")
+
+
+def _from(record: Record, release: tuple[int, ...]) -> bool:
+    return version_of(str(record["version"]))[: len(release)] >= release
 
 
 def _cuda(record: Record, first: tuple[int, int], end: tuple[int, int] = (9, 0)) -> bool:
@@ -158,7 +164,8 @@ def _kernels(record: Record) -> str:
     if record["tp"] * record["pp"] > 1 or not _cuda(record, (0, 11)):
         return ""
     if _from(record, (0, 18)):
-        return "sampling_kernels_recent" if _new(record) else "sampling_kernels"
+        recent = _new(record) or _from(record, (0, 27))
+        return "sampling_kernels_recent" if recent else "sampling_kernels"
     return "sampling_kernels" if _new(record) == "Hopper" else ""
 
 
@@ -215,16 +222,24 @@ def complete() -> list[Record]:
     return cases + [r for r in measured if "available_kv_gib" in r["measured"]]
 
 
+def whole() -> list[Record]:
+    """Unseen starts whose GPU and settings are stated.
+
+    Of "given_only" records the pool is given instead; of "open" ones something is assumed.
+    """
+    return [r for r in records("unseen") if not r.get("given_only") and not r.get("open")]
+
+
 def chain(*, blind: bool, unseen: bool = False) -> list[Error]:
     """Every case with complete settings; `blind` leaves it out of what judges it.
 
     `unseen`: the starts of other public records instead; those held out are judged as shipped.
     """
-    known = [r for r in records("unseen") if not r.get("held_out")]
+    known = [r for r in whole() if not r.get("held_out")]
     # Cases with a setting or a format deduced: good enough to fit on, too weak to be judged.
     support = [r for r in records("log") if r.get("supports")]
     every = [*complete(), *known, *support]
-    cases = records("unseen") if unseen else complete()
+    cases = whole() if unseen else complete()
     return [
         predict(r, left_out(r, every) if blind and not r.get("held_out") else coefficients("vllm"))
         for r in cases
@@ -243,6 +258,7 @@ def summary(errors: Sequence[Error]) -> tuple[int, float, float, float, float, f
 def assumed() -> list[Error]:
     """Logs that leave a setting, the release or the weights' format open: defaults are assumed."""
     open_ones = [r for r in records("log") if not r["complete"] and r["gpu"] and r["model"]]
+    open_ones += [r for r in records("unseen") if r.get("open")]
     found = [r for r in open_ones if "available_kv_gib" in r["measured"]]
     return [
         predict({**r, "version": r["version"] or "0.12.0"}, coefficients("vllm")) for r in found

@@ -113,7 +113,7 @@ def test_names_of_settings_stand_once_and_say_what_they_do() -> None:
 def test_coefficients_are_few_and_have_evidence(name: str) -> None:
     (item,) = engines(name).items
 
-    assert len(item.coefficients) <= 22
+    assert len(item.coefficients) <= 24
     for c in item.coefficients:
         assert c.low <= c.value <= c.high
         assert c.evidence

@@ -9,6 +9,7 @@ import pytest
 
 from kvcalc import resolve
 from kvcalc.catalog.gpus import load_gpu
+from kvcalc.core.errors import KvcalcError
 from kvcalc.core.plan import Device, Memory, Plan
 from kvcalc.core.shard import Parallel
 from kvcalc.engines.coefficients import coefficients
@@ -39,7 +40,13 @@ def plan(model: str, gpu: str = "h100-sxm", weights: str | None = None, **more: 
         weights=resolve.weights_of(found, weights, None),
         memory=Memory(device.memory_bytes, device.basis, device.low_bytes, device.high_bytes),
         context=4096,
-        device=Device(device.id, device.name, device.vendor, device.entry["architecture"]),
+        device=Device(
+            device.id,
+            device.name,
+            device.vendor,
+            device.entry["architecture"],
+            unified_memory=device.entry["unified_memory"],
+        ),
         rules=rules_for("vllm"),
     )
     return base._replace(**more)
@@ -126,7 +133,8 @@ def test_workspaces_of_modular_experts_stay(model: str, tp: int, kept: int) -> N
         ("0.12.0", 1024, 38, 0),
         ("0.12.0", 64, 50, 0),
         ("0.18.0", 1024, 14, 132),
-        ("0.26.0", 1024, 14, 0),
+        ("0.21.0", 1024, 14, 0),
+        ("0.26.0", 1024, 2, 0),
         ("0.30.0", 1024, 2, 0),
         ("0.33.0", 1024, 14, 0),
     ],
@@ -151,7 +159,10 @@ def test_penalties_stay_resident_in_the_v2_runner() -> None:
     p = plan("llama-3.1-8b", "a100-80-sxm")
     assert penalty_bytes(run_of(p), widths(p)) == 256 * 4 * (128_256 + 4008)
     assert "sampler" in lines(p)
-    assert "sampler" not in lines(p._replace(version="0.28.0"))
+    assert "sampler" in lines(p._replace(version="0.27.1"))
+    # 0.26 charges parts, and the counts are neither weights nor the profiling run's.
+    assert "sampler" not in lines(p._replace(version="0.26.0"))
+    assert "sampler" not in lines(plan("qwen3-30b-a3b", version="0.28.0"))
 
 
 def test_the_sampler_runs_on_the_last_stage_only() -> None:
@@ -220,15 +231,83 @@ def test_capture_sizes_that_are_given() -> None:
 def test_graphs_are_charged_from_0_20_on() -> None:
     """0.25 MiB · 80 layers · (51 + 35), and nothing with enforce_eager.
 
-    The V2 runner, Qwen3's from 0.22 to 0.24, estimates nothing before 0.29.
+    The V2 runner estimates nothing before 0.29; from 0.25 on it runs all models without experts
+    and states, before that those on a list.
     """
-    p = plan("llama-3.1-70b", "a100-80-sxm", "awq", version="0.28.0")
+    p = plan("llama-3.1-70b", "a100-80-sxm", "awq", version="0.23.0")
     assert -lines(p)["graphs"] == round(0.25 * MIB * 80 * 86)
+    late = p._replace(version="0.28.0")
+    found = budget(late, run_of(late), widths(late), KNOWN, 0, 80)
+    doubt = next(x for x in found if x.item == "graphs")
+    assert (doubt.bytes, doubt.high_bytes) == (0, 0)
+    assert -doubt.low_bytes == round(0.25 * MIB * 80 * 86), "what two measured starts of V1 charged"
+    asked = p._replace(version="0.28.0", settings={"use_v2_model_runner": False})
+    assert -lines(asked)["graphs"] == round(0.25 * MIB * 80 * 86)
+    for model in ("qwen3-30b-a3b", "qwen3.5-9b"):
+        assert "graphs" in lines(plan(model, "a100-80-sxm", version="0.28.0"))
     assert "graphs" not in lines(p._replace(version="0.19.0"))
     assert "graphs" not in lines(p._replace(settings={"enforce_eager": True}))
     second = plan("qwen3-8b", "a100-80-sxm", version="0.22.0")
     assert "graphs" not in lines(second)
     assert -lines(second._replace(version="0.31.0"))["graphs"] == round(0.40 * MIB * 36 * 86)
+
+
+# The V0 engine
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "context", "settings", "tokens"),
+    [
+        ("llama-3.1-8b", "0.6.4", 20_000, {}, 20_000),
+        ("llama-3.1-8b", "0.6.4", 35_000, {}, 512),
+        ("llama-3.1-8b", "0.6.5", 35_000, {}, 2048),
+        ("llama-3.1-8b", "0.6.5", 35_000, {"max_loras": 1}, 35_000),
+        ("llama-3.1-8b", "0.6.5", 1024, {}, 2048),
+        ("mistral-7b-v0.1", "0.6.5", 32_768, {"enable_chunked_prefill": True}, 2048),
+        ("qwen2.5-vl-7b", "0.7.3", 65_536, {}, 65_536),
+        ("qwen2.5-vl-7b", "0.7.3", 2048, {}, 5120),
+    ],
+)
+def test_v0_takes_whole_prompts_or_chunks(
+    model: str, version: str, context: int, settings: dict[str, object], tokens: int
+) -> None:
+    """In chunks by itself beyond 32,768 tokens: of 512, from 0.6.5 on of 2,048."""
+    p = plan(model, version=version, context=context, settings=settings)
+    assert run_of(p).batched_tokens == tokens
+
+
+def test_v0_without_flash_attention_holds_a_state_more() -> None:
+    """Qwen2.5-7B, 32,768 tokens: (4 · 3,584 + 3 · 18,944) · 2 B, printed 4.35 GiB on a V100."""
+    settings = {"use_v1": False}
+    p = plan("qwen2.5-7b", "v100-sxm2-32", version="0.8.5", context=32_768, settings=settings)
+    want = 32_768 * 2 * (4 * 3584 + 3 * 18_944)
+    assert -lines(p)["activations"] == pytest.approx(want, rel=1e-4)
+    assert want / GIB == pytest.approx(4.35, abs=0.015)
+    newer = plan("qwen2.5-7b", "a100-80-sxm", version="0.8.5", context=32_768, settings=settings)
+    assert -lines(newer)["activations"] == pytest.approx(want - 32_768 * 2 * 3584, rel=1e-4)
+
+
+def test_a_chunked_v0_peak_may_be_the_forward_pass_alone() -> None:
+    """512 tokens of Llama-3.1-8B are 0.05 GiB, 256 rows of logits 1.17: both were logged."""
+    p = plan("llama-3.1-8b", "rtx3090", version="0.6.4", context=35_000)
+    line = next(x for x in budget(p, run_of(p), widths(p), KNOWN, 0, 32) if x.item == "activations")
+    assert -line.high_bytes / GIB == pytest.approx(0.94 * 0.0527, abs=0.001)
+    assert -line.bytes / GIB == pytest.approx(1.17, abs=0.01)
+
+
+def test_the_trial_of_v1_is_refused_by_name() -> None:
+    p = plan("llama-3.1-8b", version="0.7.1", settings={"use_v1": True})
+    assert p.rules is not None
+    with pytest.raises(KvcalcError, match=r"V1 engine of vLLM 0\.7\.1 was a trial"):
+        p.rules.ranks(p)
+    assert p.rules.ranks(p._replace(kv_pool=GIB))
+
+
+def test_memory_shared_with_the_host_is_less_sure() -> None:
+    """Five starts on a GB10 are 4.8 GiB above to 5.5 below the other rules."""
+    p = plan("qwen3-8b", "dgx-spark-gb10", version="0.22.1")
+    shared = next(x for x in budget(p, run_of(p), widths(p), KNOWN, 0, 36) if x.item == "other")
+    assert (shared.high_bytes - shared.low_bytes) / GIB > 10
 
 
 # The whole
@@ -254,6 +333,9 @@ def test_requested_memory_is_rounded_up() -> None:
 def test_what_stands_outside_pytorch() -> None:
     """0.06 GiB, and what sampling loads: 0.07 on Hopper, from 0.18 on 0.19 (elsewhere 0.07).
 
+    From 0.27 on 0.19 everywhere. V0 charged the CUDA context too until 0.6.5, and before 0.2.5
+    nothing that NCCL keeps.
+
     With two ranks NCCL: before 0.11 1.8 GiB over NVLink and 0.15 without; behind an NVSwitch 0.42
     from 0.11 and 1.85 from 0.17 on, elsewhere 0.06 a peer.
     """
@@ -273,9 +355,13 @@ def test_what_stands_outside_pytorch() -> None:
     assert other("h100-sxm", "0.10.2", 2) == 1.86
     assert other("l40s", "0.10.2", 2) == 0.21
     assert other("h100-sxm", "0.8.5") == 0.56
-    assert other("h100-sxm", "0.6.5") == 0.25
-    assert other("radeon-ai-pro-r9700", "0.13.0") == 0.30
-    assert other("radeon-ai-pro-r9700", "0.13.0", 2) == 0.19
+    assert other("h100-sxm", "0.6.5") == 0.30
+    assert other("h100-sxm", "0.6.6") == other("h100-sxm", "0.7.3") == 0.06
+    assert other("a100-80-sxm", "0.2.4", 4) == 0.06
+    assert other("rtx4090", "0.27.1") == 0.25
+    assert other("mi300x", "0.11.0") == 1.30
+    assert other("radeon-ai-pro-r9700", "0.13.0") == 0.25
+    assert other("radeon-ai-pro-r9700", "0.13.0", 2) == 0.25
 
 
 def test_reserve_adapters_and_draft_have_lines() -> None:

@@ -185,3 +185,28 @@ def test_deepseek_v4_as_vllm_plans_it() -> None:
     assert older.bytes_per_block == 22 * (37440 + 8640 + 1728)
     plain = laid(layers, "deepseek_v4", tp=8)
     assert plain.specs[0].page_bytes == 64 * 1024
+
+
+def test_v0_pads_a_token_of_mla_to_256_bytes() -> None:
+    """576 · 2 = 1,152 B to 1,280 in 0.7.2 and 0.7.3: DeepSeek-R1's blocks are 61 · 16 · 1,280 B."""
+    layer: list[Layer] = [(Latent(rank=512, rope_dim=64, heads=128),)] * 61
+
+    def pages(version: str) -> int:
+        found = laid(layer, "deepseek_v3", version=version, block_size=16)
+        return sum(spec.page_bytes for spec in found.specs)
+
+    assert pages("0.7.2") == pages("0.7.3") == 61 * 16 * 1280
+    assert pages("0.7.0") == pages("0.8.0") == 61 * 16 * 1152
+
+
+def test_v0_gives_cross_attention_the_blocks_of_all_layers() -> None:
+    """Llama-3.2-11B-Vision, 0.6.6: 14.65 GiB in 6,001 blocks of 40 · 2 · 8 · 128 · 2 · 16 B."""
+    cross = Cross(kv_heads=8, key_dim=128, value_dim=128, encoder_tokens=6404)
+    layers: list[Layer] = [(full(),)] * 32 + [(cross,)] * 8
+    for version, kinds in (("0.6.6", {"FullAttentionSpec"}), ("0.12.0", None)):
+        found = laid(layers, "mllama", version=version)
+        names = {spec.type for spec in found.specs}
+        assert names == kinds if kinds else len(names) == 2
+    block = sum(spec.page_bytes for spec in laid(layers, "mllama", version="0.6.6").specs)
+    assert block == 40 * 2 * 8 * 128 * 2 * 16
+    assert 14.645 * GIB < 6001 * block < 14.655 * GIB

@@ -10,9 +10,11 @@ import pytest
 import tomli
 
 from kvcalc.api.check import check
+from kvcalc.api.check_setup import known_settings
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.results.check import CheckResult, CheckRow
 from kvcalc.engines.coefficients import coefficients
+from kvcalc.logs.reader import read_log
 
 GIB, MIB = 2**30, 2**20
 Write = Callable[..., str]
@@ -287,3 +289,41 @@ def test_settings_of_another_engine_are_refused(write: Write, setting: str) -> N
     with pytest.raises(KvcalcError) as told:
         check(write(*vllm()), set={setting: "5"})
     assert told.value.code == "unknown_setting"
+
+
+def test_lines_that_one_release_prints_apart(write: Write) -> None:
+    """A build that breaks the memory line into sentences, each with a level of its own."""
+    path = write(
+        "INFO  Initializing a V1 LLM engine (v0.26.0) with config: model='/models/qwen3'",
+        "INFO  Free memory on device (22.6/24.0 GiB) on startup.",
+        "INFO  Desired GPU memory utilization is (0.7, 16.8 GiB).",
+        "INFO  Actual usage is 10.7 GiB for consumed memory (weights + non-torch), 1.54 GiB for "
+        "peak activation, and 0.54 GiB for CUDAGraph memory.",
+    )
+    log = read_log(path)
+    found = {f.item: f.value / 2**30 for f in log.facts}
+    assert found == pytest.approx({
+        "free_at_start": 22.6, "memory": 24, "usable": 16.8, "consumed": 10.7,
+        "activation_and_graphs": 1.54, "graphs": 0.54,
+    })  # fmt: skip
+    assert log.settings["gpu_memory_utilization"] == 0.7
+
+
+@pytest.mark.parametrize(
+    ("version", "file", "asked"),
+    [
+        ("0.26.0", "gpu_model_runner", False),
+        ("0.26.0", "model_runner", True),
+        ("0.12.0", "gpu_model_runner", None),
+        ("0.31.0", "model_runner", None),
+    ],
+)
+def test_the_runner_by_its_file(write: Write, version: str, file: str, asked: bool | None) -> None:
+    """Between 0.22 and 0.28 a release has two, and budgets differ by the graphs' estimate."""
+    path = write(
+        f"(EngineCore pid=9) INFO [core.py:1] Initializing a V1 LLM engine (v{version}) with "
+        "config: model='Qwen/Qwen3-8B', tensor_parallel_size=1",
+        f"(EngineCore pid=9) INFO [{file}.py:407] Model loading took 15.27 GiB and 5 seconds",
+    )
+    log = read_log(path)
+    assert known_settings(log, dict(log.settings)).get("use_v2_model_runner") is asked

@@ -47,6 +47,36 @@ LINES = (
         "memory_taken", 13.4 * GIB, 9.53 * GIB, None, None,
     ),
     (
+        ("ValueError: max_num_seqs (256) exceeds available Mamba cache blocks (184). Each decode "
+        "sequence requires one Mamba cache block, so CUDA graph capture cannot proceed."),
+        "state_blocks", None, None, None, None,
+    ),
+    (
+        ("ValueError: User-specified max_model_len (393216) is greater than the derived "
+        "max_model_len (max_position_embeddings=262144.0 or model_max_length=None)"),
+        "longer_than_model", None, None, None, None,
+    ),
+    (
+        ("ValueError: Total number of attention heads (32) must be divisible by tensor parallel "
+        "size (3)."),
+        "not_divisible", None, None, None, None,
+    ),
+    (
+        ("ValueError: max_num_batched_tokens (2048) is smaller than max_model_len (8192). This "
+        "effectively limits the maximum sequence length"),
+        "too_few_batched_tokens", None, None, None, None,
+    ),
+    (
+        ("RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy "
+        "requests. Please try lowering `max_num_seqs` or `gpu_memory_utilization`"),
+        "out_of_memory", None, None, None, None,
+    ),
+    (
+        ("ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. "
+        "Your Tesla T4 GPU has compute capability 7.5."),
+        "dtype", None, None, None, None,
+    ),
+    (
         "(EngineCore_DP0 pid=9) ERROR 11-01 [core.py:708] EngineCore failed to start.",
         "failed", None, None, None, None,
     ),

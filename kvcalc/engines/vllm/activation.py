@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kvcalc.core.plan import Plan
 from kvcalc.core.units import MIB
 from kvcalc.engines.coefficients import Coefficients
-from kvcalc.engines.vllm.defaults import Run, is_datacentre_blackwell
+from kvcalc.engines.vllm.defaults import Run, chunks_prompts, is_datacentre_blackwell
 from kvcalc.engines.vllm.widths import Widths
 
 #: Bytes of an activation; vLLM runs no model in 4 bytes by default.
@@ -38,13 +38,20 @@ _CUBLAS_LARGE, _CUBLAS = (32 * MIB, 32 * MIB), (8 * MIB + 128 * 1024, MIB)
 #: cut into pieces of so many tokens.
 _MODULAR = frozenset({"bf16", "fp16", "fp8", "fp8_block", "fp8_channel", "fp8_tensor"})
 _MODULAR_FROM, _EXPERT_STEP = (0, 14), 16_384
+#: All that the device lacks is charged from here on, not the sum of parts.
+CONSUMED = (0, 27)
+
+
+#: GPUs without FlashAttention: the V0 engine ran xFormers there, which holds one more state.
+_XFORMERS = frozenset({"Volta", "Turing"})
 
 
 class Peak(NamedTuple):
-    """The charged peak, and what leads it."""
+    """The charged peak, what leads it, and what it may be at least."""
 
     bytes: int
     note: str
+    least: int
 
 
 def peak(plan: Plan, run: Run, w: Widths, coefficients: Coefficients, *, last: bool) -> Peak:
@@ -53,8 +60,12 @@ def peak(plan: Plan, run: Run, w: Widths, coefficients: Coefficients, *, last: b
     sampler = sampler_bytes(plan, run, w, coefficients) if last else 0
     cublas, cublas_lt = workspace_bytes(plan, run)
     if sampler > forward:
-        return Peak(sampler + cublas, f"{run.max_seqs:,} rows of {w.vocabulary:,} logits")
-    return Peak(forward + cublas + cublas_lt, f"{run.batched_tokens:,} tokens at once")
+        best = sampler + cublas
+        # Two of the V0 engine's starts in chunks show the forward pass alone, three the sampler.
+        least = forward if run.v0 and chunks_prompts(plan) else best
+        return Peak(best, f"{run.max_seqs:,} rows of {w.vocabulary:,} logits", least)
+    best = forward + cublas + cublas_lt
+    return Peak(best, f"{run.batched_tokens:,} tokens at once", best)
 
 
 def forward_bytes(plan: Plan, run: Run, w: Widths) -> int:
@@ -64,7 +75,8 @@ def forward_bytes(plan: Plan, run: Run, w: Widths) -> int:
     input of the running piece of the graph, which its caller holds. MLP: gate, up and their
     product, 3 f / tp. Experts: every token `topk` times. Llama-3.1-8B, T 20,000, V0:
     20,000 · (3 · 4,096 + 3 · 14,336) · 2 = 2.06 GiB. The stages of a pipeline also hold the two
-    streams that go from one to the next.
+    streams that go from one to the next. Under xFormers (V0 on Volta and Turing) attention's
+    output is a state more: Qwen2.5-7B, T 32,768: (4 · 3,584 + 3 · 18,944) · 65,536 B = 4.34 GiB.
     """
     tp = plan.parallel.tp
     inner, kept = w.mlp_width // tp, 0
@@ -75,6 +87,7 @@ def forward_bytes(plan: Plan, run: Run, w: Widths) -> int:
         inner += held + w.hidden
     inner = max(inner, w.attention_width // tp)
     streams = 2 if run.eager and not run.v0 else 3
+    streams += run.v0 and plan.device.architecture in _XFORMERS
     received = 2 if plan.parallel.pp > 1 else 0
     states = (streams + received) * w.hidden + inner
     return run.batched_tokens * ELEMENT * states + kept
@@ -145,9 +158,10 @@ def logit_bytes(run: Run, coefficients: Coefficients) -> tuple[int, bool]:
 def penalty_bytes(run: Run, w: Widths) -> int:
     """The V2 runner's counts of every output token of every slot, and a bit for prompts.
 
-    R · (4 V + 4 ceil(V / 32)), resident; `v1/worker/gpu/sample/penalties.py`.
+    R · (4 V + 4 ceil(V / 32)), resident; `v1/worker/gpu/sample/penalties.py`. They stand before
+    the profiling run and are no weights, so they are charged where all that was consumed is.
     """
-    if not run.v2_runner:
+    if not run.v2_runner or run.release < CONSUMED:
         return 0
     return run.max_seqs * 4 * (w.vocabulary + -(-w.vocabulary // 32))
 

@@ -15,9 +15,9 @@ from kvcalc.core.plan import BASIS, Interval, Plan
 from kvcalc.core.results.fit import BudgetLine
 from kvcalc.core.units import cdiv
 from kvcalc.engines.coefficients import Coefficients
-from kvcalc.engines.vllm.activation import ELEMENT, peak, penalty_bytes
-from kvcalc.engines.vllm.defaults import Run, is_switched
-from kvcalc.engines.vllm.weights import resident
+from kvcalc.engines.vllm.activation import CONSUMED, ELEMENT, peak, penalty_bytes
+from kvcalc.engines.vllm.defaults import V2_ALWAYS, V2_DENSE, Run, is_switched
+from kvcalc.engines.vllm.weights import SIXTEEN_BIT, resident
 from kvcalc.engines.vllm.widths import Widths, stored_beside
 
 #: Totals of equal cards differ by at least this much between drivers, in 1/1000. Readings that
@@ -26,6 +26,9 @@ from kvcalc.engines.vllm.widths import Widths, stored_beside
 _DRIVER, _MEASURED, _ESTIMATED = 3, 20, 10
 #: NCCL connects after the baseline from here on (PyTorch 2.10); sampling loads more kernels.
 _NCCL_LATE, _KERNELS_GREW = (0, 17), (0, 18)
+#: The V0 engine charged PyTorch's peak alone, then with the CUDA context what stood beside it, and
+#: last only what came after a baseline.
+_V0_DEVICE, _V0_BASELINE = (0, 2, 5), (0, 6, 6)
 #: GPUs whose ranks talk over their own links, for which NCCL keeps most.
 _LINKED = ("h100", "h200", "h20", "h800", "gh200", "a100", "v100-sxm", "b100", "b200", "b300",
            "gb200", "gb300", "mi210", "mi250", "mi3")  # fmt: skip
@@ -43,13 +46,25 @@ def budget(
             lines.append(_draft(run, w, weights.bytes.best, layers))
     lines += _lora(plan, w, layers)
     lines += _activations(plan, run, w, coefficients, last=stage == plan.parallel.pp - 1)
+    count = run.piecewise_graphs + run.full_graphs
     if run.charges_graphs and run.piecewise_graphs:
-        count = run.piecewise_graphs + run.full_graphs
         name = "graph_v2" if run.v2_runner else "graph"
         low_best_high = coefficients[name].bytes(layers * count)
         lines.append(_measured("graphs", low_best_high, f"{count} × {layers} layers"))
+    elif _runner_in_doubt(plan, run) and run.piecewise_graphs:
+        most = coefficients["graph"].bytes(layers * count)[0]
+        lines.append(_measured("graphs", (0, 0, most), "none by the V2 runner, if it runs"))
     lines.append(_other(plan, run, coefficients, last=stage == plan.parallel.pp - 1))
     return _with_pool(lines)
+
+
+def _runner_in_doubt(plan: Plan, run: Run) -> bool:
+    """Releases whose code takes the V2 runner for dense models, which charges no graphs.
+
+    Two starts of 0.26 and 0.27 agree; two measured of 0.28 (ridgepoint) charged them as V1 does.
+    """
+    dense = run.v2_runner and not run.eager and V2_DENSE <= run.release < V2_ALWAYS
+    return dense and plan.settings.get("use_v2_model_runner") is None
 
 
 def _memory(plan: Plan, run: Run) -> list[BudgetLine]:
@@ -111,7 +126,7 @@ def _activations(
     found = peak(plan, run, w, coefficients, last=last)
     span = coefficients["activation"]
     best = found.bytes
-    low, high = (int(best * (100 + end) / 100) for end in (span.low, span.high))
+    low, high = int(found.least * (100 + span.low) / 100), int(best * (100 + span.high) / 100)
     if not w.exact:
         low, high = low // 2, high * 2
     sees = _sees(plan, run, w)
@@ -144,13 +159,12 @@ def _other(plan: Plan, run: Run, coefficients: Coefficients, *, last: bool) -> B
     """Memory outside PyTorch: runtime, kernels, communication as far as the baseline lacks it."""
     peers = plan.parallel.tp - 1 + (plan.parallel.pp > 1)
     rocm = run.platform == "rocm" and not run.v0
-    name = "non_torch_v0" if run.v0 else "non_torch"
-    if rocm:
-        name = "non_torch_rocm_ranks" if peers else "non_torch_rocm"
     own = coefficients["non_torch_v0" if run.v0 else "non_torch"]
     if own.basis == "measured":  # the user's own log counts all of it
         return _line("other", Interval(*own.bytes()), own.basis, own.evidence)
-    parts = [coefficients[name].bytes()]
+    parts = [coefficients[_own_name(plan, run)].bytes()]
+    if run.release < _V0_DEVICE:
+        peers = 0  # what NCCL holds was not charged yet
     if peers and (run.v0 or run.release < (0, 11)):
         linked = (plan.device.id or _LINKED[0]).startswith(_LINKED)
         parts.append(coefficients["nccl" if linked else "nccl_pcie"].bytes())
@@ -164,16 +178,31 @@ def _other(plan: Plan, run: Run, coefficients: Coefficients, *, last: bool) -> B
         parts.append(coefficients[kernels].bytes())
     if not run.v0 and run.release < (0, 9):
         parts.append(coefficients["cuda_context"].bytes())
+    if run.release >= CONSUMED and (plan.weights.format or "bf16") not in SIXTEEN_BIT:
+        parts.append(coefficients["repacked"].bytes())
+    if plan.device.unified_memory:
+        parts.append(coefficients["unified"].bytes())
     best, low, high = (sum(part[i] for part in parts) for i in range(3))
     note = "cuBLAS, runtime, communication" if peers else "cuBLAS, runtime"
     return _measured("other", (best, low, high), note)
+
+
+def _own_name(plan: Plan, run: Run) -> str:
+    """The coefficient of what one GPU holds outside PyTorch."""
+    if run.v0:
+        return "non_torch_v0" if _V0_DEVICE <= run.release < _V0_BASELINE else "non_torch"
+    if run.platform != "rocm":
+        return "non_torch"
+    if plan.device.architecture.startswith("CDNA") and run.release >= (0, 11):
+        return "non_torch_cdna"
+    return "non_torch_rocm"
 
 
 def _kernels(plan: Plan, run: Run) -> str:
     """The coefficient of what sampling loads, on the last stage; none where none was seen."""
     if run.platform != "cuda" or run.v0:
         return ""
-    newer = plan.device.architecture in {"Hopper", "Blackwell"}
+    newer = plan.device.architecture in {"Hopper", "Blackwell"} or run.release >= CONSUMED
     if run.release >= _KERNELS_GREW:
         return "sampling_kernels_recent" if newer else "sampling_kernels"
     hopper = plan.device.architecture == "Hopper" and run.release >= (0, 11)

@@ -13,8 +13,9 @@ from kvcalc.core.dtypes import Dtype
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.plan import LONGEST, Plan, RankPlan
 from kvcalc.core.results.fit import Limit
-from kvcalc.engines.vllm.defaults import Run
+from kvcalc.engines.vllm.defaults import V1_FROM, Run
 from kvcalc.engines.vllm.layout import Layout
+from kvcalc.engines.vllm.versions import NEWEST, version_of
 
 #: Vendors whose devices vLLM reaches by plugins with budgets of their own.
 _PLUGINS = frozenset({"Apple", "Google", "AWS", "Amazon"})
@@ -46,9 +47,15 @@ def check(plan: Plan) -> None:
         )
     _parallelism(plan)
     _formats(plan, plan.storage.k, plan.storage.v)
+    known = plan.kv_pool is not None or plan.kv_pool_tokens is not None
+    if plan.settings.get("use_v1") and version_of(plan.version or NEWEST) < V1_FROM and not known:
+        raise KvcalcError(
+            "usage", f"the V1 engine of vLLM {plan.version} was a trial; what it kept is not known",
+            "give the pool it printed as --kv-pool, or leave use_v1 out",
+        )  # fmt: skip
     device = plan.device
     plugin = device.vendor in _PLUGINS or device.architecture in _PLUGIN_ARCHITECTURES
-    if plugin and plan.kv_pool is None and plan.kv_pool_tokens is None:
+    if plugin and not known:
         raise KvcalcError(
             "usage", f"what vLLM's plugin keeps on {device.name or device.id} is not known",
             "give the pool it prints as --kv-pool, or take --engine none",

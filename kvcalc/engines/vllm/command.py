@@ -6,12 +6,14 @@ from typing import Any
 
 from kvcalc.core.dtypes import storage
 from kvcalc.core.plan import Change, Plan
-from kvcalc.engines.vllm.defaults import Run
+from kvcalc.engines.vllm.defaults import V2_FROM, Run
 
 #: Formats of the KV cache as `--kv-cache-dtype` spells them.
 _SPELLED = {"bf16": "bfloat16", "fp16": "float16"}
 #: Settings that are not flags of the same name.
-_NOT_FLAGS = frozenset({"use_v1", "num_speculative_tokens", "num_draft_layers"})
+_NOT_FLAGS = frozenset({
+    "use_v1", "use_v2_model_runner", "num_speculative_tokens", "num_draft_layers",
+})  # fmt: skip
 #: GPUs that compute fp8.
 _FP8 = frozenset({"Ada", "Hopper", "Blackwell", "Blackwell Ultra", "CDNA3", "CDNA4", "RDNA4"})
 _FEWER_REQUESTS, _SMALLER_STEP, _MORE = 64, 2048, "0.95"
@@ -39,6 +41,9 @@ def command_of(plan: Plan, run: Run) -> str:
         words.append(f"--block-size {plan.block_size}")
     if run.release < (0, 11) and "use_v1" in plan.settings:
         words.insert(0, f"VLLM_USE_V1={int(bool(plan.settings['use_v1']))}")
+    runner = plan.settings.get("use_v2_model_runner")
+    if runner is not None and run.release >= V2_FROM:
+        words.insert(0, f"VLLM_USE_V2_MODEL_RUNNER={int(bool(runner))}")
     if p.pp_layers:
         words.insert(0, f"VLLM_PP_LAYER_PARTITION={','.join(map(str, p.pp_layers))}")
     words += [_flag(name, value) for name, value in plan.settings.items() if name not in _NOT_FLAGS]

@@ -1,8 +1,8 @@
 """What vLLM takes where nothing is set, and what its releases charge: read in the releases.
 
 Sources: `engine/arg_utils.py`, `config/vllm.py`, `config/cache.py`, `envs.py`, `v1/worker` of
-0.10.2, 0.12.0, 0.16.0, 0.18.1, 0.20.0, 0.22.1, 0.24.0 to 0.26.0, 0.28.0 to 0.30.0, 0.32.0 and
-0.33.0; the V0 engine of 0.6.5 and 0.7.2. A change between two of them is dated to the later one.
+0.10.2, 0.12.0, 0.16.0, 0.18.1, 0.20.0, 0.22.1, 0.24.0 to 0.30.0, 0.32.0 and 0.33.0; the V0 engine
+of 0.6.4 to 0.7.3. A change between two of them is dated to the later one.
 """
 
 from __future__ import annotations
@@ -10,19 +10,29 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
+from kvcalc.core.cache import SlidingWindow, State
 from kvcalc.core.plan import Plan
 from kvcalc.core.units import GIB
 from kvcalc.engines.vllm.versions import NEWEST, version_of
+from kvcalc.engines.vllm.widths import TOWERS
 
 Release = tuple[int, ...]
-#: Where the V2 model runner is the default before it is everybody's (0.29): by release, inclusive.
-_V2_FROM, V2_ALWAYS = (0, 22), (0, 29)
+#: Where the V2 model runner is the default before it is everybody's (0.29): all models without
+#: experts and recurrent states, and by name the first release and the one it is no longer named in.
+V2_FROM, V2_DENSE, V2_ALWAYS = (0, 22), (0, 25), (0, 29)
 _V2_MODELS: tuple[tuple[Release, Release, frozenset[str]], ...] = (
-    ((0, 22), (0, 25), frozenset({"qwen3"})),
-    ((0, 24), (0, 25), frozenset({"llama", "mistral"})),
+    (V2_FROM, V2_DENSE, frozenset({"qwen3"})),
+    ((0, 24), V2_DENSE, frozenset({"llama", "mistral"})),
     ((0, 24), V2_ALWAYS, frozenset({"deepseek_v2", "qwen2_moe", "granitemoe"})),
-    ((0, 28), V2_ALWAYS, frozenset({"deepseek_v4", "kimi_k3"})),
+    ((0, 27), V2_ALWAYS, frozenset({"kimi_k3"})),
+    ((0, 28), V2_ALWAYS, frozenset({"deepseek_v4"})),
 )
+#: V1 is the default from here on, and alone from 0.11.
+V1_FROM, _V1_ALONE = (0, 8), (0, 11)
+#: A chunk of the V0 engine's prefill, and from 0.6.5 on; contexts that it chunks by itself.
+_CHUNK, _CHUNK_GREW, _CHUNK_LONGER, _CHUNKED_FROM = 512, (0, 6, 5), 2048, 32_768
+#: The least that the V0 engine takes at once where prompts hold images.
+_WITH_IMAGES = 5120
 #: vLLM's "large" GPUs begin here; from 0.28 there are huge ones.
 _LARGE, _HUGE = 70 * GIB, 160 * GIB
 #: Captured at most: twice the requests, up to this; more on datacentre Blackwell in 0.33.
@@ -67,7 +77,7 @@ def run_of(plan: Plan) -> Run:
     """The settings in force: what the plan sets, else the release's defaults on this GPU."""
     release = version_of(plan.version or NEWEST)
     s = plan.settings
-    v0 = release < (0, 8) or (release < (0, 11) and s.get("use_v1") is False)
+    v0 = is_v0(plan, release)
     speculative = int(s.get("num_speculative_tokens", 0))
     seqs = int(s.get("max_num_seqs") or default_seqs(plan, release, v0=v0))
     tokens = int(s.get("max_num_batched_tokens") or default_tokens(plan, release, seqs, v0=v0))
@@ -82,6 +92,11 @@ def run_of(plan: Plan) -> Run:
         len(sizes), sum(n <= seqs * (1 + speculative) for n in sizes),
         bool(s.get("language_model_only", False)),
     )  # fmt: skip
+
+
+def is_v0(plan: Plan, release: Release) -> bool:
+    """Whether the engine before V1 runs: `use_v1` decides while there are both."""
+    return release < V1_FROM or (release < _V1_ALONE and plan.settings.get("use_v1") is False)
 
 
 def platform_of(plan: Plan) -> str:
@@ -108,8 +123,14 @@ def is_switched(plan: Plan) -> bool:
 
 
 def v2_runner(plan: Plan, release: Release) -> bool:
-    """Whether the model runner V2 runs the model by default."""
+    """Whether the model runner V2 runs the model: as asked, or by default."""
+    asked = plan.settings.get("use_v2_model_runner")
+    if asked is not None and release >= V2_FROM:
+        return bool(asked)
     if release >= V2_ALWAYS:
+        return True
+    recurrent = any(isinstance(group.cache, State) for group in plan.model.groups)
+    if release >= V2_DENSE and not plan.model.experts and not recurrent:
         return True
     architecture = plan.model.architecture or ""
     return any(
@@ -137,13 +158,32 @@ def default_seqs(plan: Plan, release: Release, *, v0: bool) -> int:
 def default_tokens(plan: Plan, release: Release, seqs: int, *, v0: bool) -> int:
     """max_num_batched_tokens of `vllm serve`: 2,048, on large GPUs 8,192, on huge ones 16,384.
 
-    The V0 engine takes whole prompts: its context, at least 2,048; beyond 32,768 in chunks.
+    The V0 engine takes whole prompts, its context, at least 2,048; or chunks (`chunks_prompts`).
     """
     if v0:
-        chunked = plan.settings.get("enable_chunked_prefill", plan.context > 32_768)
-        return 2048 if chunked else max(plan.context, 2048)
+        if chunks_prompts(plan):
+            return _CHUNK if release < _CHUNK_GREW else _CHUNK_LONGER
+        return max(plan.context, _WITH_IMAGES if _sees_images(plan) else 2048)
     tokens = (2048, 8192, 16_384)[_tier(plan, release)]
     return min(tokens, seqs * plan.context)
+
+
+def chunks_prompts(plan: Plan) -> bool:
+    """Whether the V0 engine prefills in chunks: by itself beyond 32,768 tokens of context.
+
+    Not so with one sliding window for all layers, images, adapters or drafts.
+    """
+    s = plan.settings
+    given = s.get("enable_chunked_prefill")
+    if given is not None:
+        return bool(given)
+    windowed = all(isinstance(group.cache, SlidingWindow) for group in plan.model.groups)
+    other = windowed or s.get("max_loras") or s.get("num_speculative_tokens")
+    return plan.context > _CHUNKED_FROM and not other and not _sees_images(plan)
+
+
+def _sees_images(plan: Plan) -> bool:
+    return (plan.model.architecture or "") in TOWERS
 
 
 def capture_sizes(plan: Plan, release: Release, decode_tokens: int, tokens: int) -> list[int]:

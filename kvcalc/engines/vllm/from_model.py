@@ -24,6 +24,7 @@ from kvcalc.core.dtypes import Storage, kv_bytes
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.shard import Parallel, rank_heads, stage_layers
+from kvcalc.core.units import pad
 from kvcalc.engines.vllm.compressed import compressed_specs
 from kvcalc.engines.vllm.hybrid import (
     Setting,
@@ -175,7 +176,7 @@ def _spec(cache: Cache, setting: Setting, page: int) -> Spec:
         return _indexer_spec(cache, setting)
     if isinstance(cache, Latent) and not expands(setting.model):
         token, sizes = attention_token_bytes(cache, setting), (1, cache.rank + cache.rope_dim, 0)
-        return _paged(MLA, setting, sizes, token)
+        return _paged(MLA, setting, sizes, pad(token, setting.rules.mla_align_bytes))
     if isinstance(cache, Latent):
         heads, dim = expanded(cache, setting)
         token = kv_bytes(setting.storage, heads, dim, dim)
@@ -188,7 +189,8 @@ def _spec(cache: Cache, setting: Setting, page: int) -> Spec:
             return replace(_paged(WINDOW, setting, sizes, token), window=cache.window)
         if isinstance(cache, Chunked):
             return replace(_paged(CHUNKED, setting, sizes, token), chunk=cache.chunk)
-        return _paged(CROSS if isinstance(cache, Cross) else FULL, setting, sizes, token)
+        crosses = isinstance(cache, Cross) and setting.rules.cross_groups
+        return _paged(CROSS if crosses else FULL, setting, sizes, token)
     raise KvcalcError(
         "unsupported_architecture",
         f"vLLM has no {cache.kind} cache (model {setting.model.name})",

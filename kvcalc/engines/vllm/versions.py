@@ -1,8 +1,9 @@
 """What changed between vLLM's releases in how the KV pool is planned.
 
-Read in the releases themselves (0.10.2, 0.12.0, 0.15.1, 0.16.0, 0.18.1, 0.20.0, 0.20.2, 0.22.1,
-0.24.0, 0.25.1, 0.26.0, 0.28.0, 0.29.0, 0.30.0, 0.32.0, 0.33.0); a change between two of them is
-dated to the later one. Before 0.10 from memory and public logs.
+Read in the releases themselves (0.7.2, 0.7.3, 0.8.5, 0.9.2, 0.10.2, 0.12.0, 0.15.1, 0.16.0,
+0.18.1, 0.20.0, 0.20.2, 0.22.1, 0.24.0, 0.25.1, 0.26.0, 0.27.1, 0.28.0, 0.29.0, 0.30.0, 0.32.0,
+0.33.0); a change between two of them is dated to the later one. What lies between those before
+0.10 is from memory and public logs.
 """
 
 from __future__ import annotations
@@ -44,16 +45,22 @@ class Rules(NamedTuple):
     packs_pages: bool = True
     #: The check sets the whole model's need against the smallest pipeline stage's memory.
     whole_model_check: bool = False
+    #: A token of MLA takes a multiple of so many bytes in a layer (0.7's V0 engine, on CUDA).
+    mla_align_bytes: int = 1
+    #: Cross-attention has groups of its own; the V0 engine gives every layer the same blocks.
+    cross_groups: bool = True
 
 
 #: (first release, rules), oldest first; the last one at or below a release holds.
 _OLDEST = Rules(
     null_block=0, tokens_by_blocks=True, all_batches_in_flight=False, needs="layers",
     group_ratio=1.0, pads_pages=False, hybrid_groups=False, hybrid_prefix_caching=False,
-    prefill_checkpoint=False, mla_block_tokens=64, packs_pages=False,
+    prefill_checkpoint=False, mla_block_tokens=64, packs_pages=False, cross_groups=False,
 )  # fmt: skip
+_V0_7_2 = _OLDEST._replace(mla_align_bytes=256)
 _HYBRID = _OLDEST._replace(hybrid_groups=True)
-_V0_12 = _HYBRID._replace(group_ratio=1.25)
+_V0_11 = _HYBRID._replace(cross_groups=True)
+_V0_12 = _V0_11._replace(group_ratio=1.25)
 _V0_15 = _V0_12._replace(needs="first_group", whole_model_check=True)
 _V0_18 = _V0_15._replace(group_ratio=1.5, whole_model_check=False)
 _V0_20 = _V0_18._replace(needs="groups")
@@ -64,7 +71,10 @@ _V0_28 = _V0_26._replace(mla_block_tokens=128)
 _V0_29 = _V0_28._replace(null_block=1, prefill_checkpoint=True, packs_pages=True)
 TABLE: tuple[tuple[tuple[int, int, int], Rules], ...] = (
     ((0, 0, 0), _OLDEST),
+    ((0, 7, 2), _V0_7_2),
+    ((0, 8, 0), _OLDEST),
     ((0, 9, 1), _HYBRID),
+    ((0, 11, 0), _V0_11),
     ((0, 12, 0), _V0_12),
     ((0, 15, 0), _V0_15),
     ((0, 18, 0), _V0_18),

@@ -34,8 +34,8 @@ _SCALED_FROM = 131_072
 #: (to 0.16 the hidden size alone, and the values but not their scales), FlashInfer on datacentre
 #: Blackwell, ROCm.
 _MARLIN_PAD, _TRITON_PAD, _WIDE_PAD = (256, 128), (256, 1), (256, 256)
-_TRITON_VALUES, _TRITON_WIDE_FROM = 4 / 4.25, (0, 17)
-_SIXTEEN_BIT = frozenset({"bf16", "fp16"})
+_TRITON_VALUES, TRITON_WIDE_FROM, BEFORE_WIDE = 4 / 4.25, (0, 17), (0, 16)
+SIXTEEN_BIT = frozenset({"bf16", "fp16"})
 _INT4 = frozenset({"gptq", "awq", "w4a16", "gptq_g_idx", "int4"})
 
 
@@ -65,7 +65,7 @@ def resident(
         return None
     best = _bytes(plan, run, widths, coefficients, stage, total)
     form = plan.weights.format or ""
-    if form in _SIXTEEN_BIT and plan.weights.basis == "exact" and plan.parallel.gpus == 1:
+    if form in SIXTEEN_BIT and plan.weights.basis == "exact" and plan.parallel.gpus == 1:
         return Resident(Interval(best, best, best), "exact", form)
     name = "weights_nvfp4" if form == "nvfp4" else "weights"
     span = coefficients[name]
@@ -74,7 +74,12 @@ def resident(
     low_scale, high_scale = min(low_scale, low / total), max(high_scale, high / total)
     if not widths.exact and plan.parallel.tp > 1:
         high_scale += span.high / 100
-    ends = Interval(best, int(best * low_scale), int(best * high_scale))
+    least = best
+    if form == "mxfp4" and plan.device.architecture == "Hopper" and run.release >= TRITON_WIDE_FROM:
+        # One start of two ranks shows the wider padding; without it:
+        narrow = run._replace(release=BEFORE_WIDE)
+        least = min(best, _bytes(plan, narrow, widths, coefficients, stage, total))
+    ends = Interval(best, int(least * low_scale), int(best * high_scale))
     return Resident(ends, "estimated", form)
 
 
@@ -137,7 +142,7 @@ def _padded(plan: Plan, run: Run, w: Widths) -> float:
     if run.platform == "rocm" or is_datacentre_blackwell(plan):
         hidden, width = _WIDE_PAD
     elif plan.device.architecture == "Hopper":
-        hidden, width = _WIDE_PAD if run.release >= _TRITON_WIDE_FROM else _TRITON_PAD
+        hidden, width = _WIDE_PAD if run.release >= TRITON_WIDE_FROM else _TRITON_PAD
         padded = _TRITON_VALUES
     local = w.expert_width if plan.parallel.ep > 1 else w.expert_width // plan.parallel.tp
     grown = pad(w.hidden, hidden) / w.hidden * pad(local, width) / max(local, 1)
