@@ -478,13 +478,13 @@ _kvcalc_value() {
             *:--parameters | *:--pipeline-parallel-size | *:--points | *:--pool | *:--pp \
             | *:--pp-layer-partition | *:--pp-layers | *:--pp-size | *:--prefix-copies | \
             *:--price | *:--prompt | *:--query-heads | *:--request | *:--requests | \
-            *:--requests-per-second | *:--reserve | *:--rps | *:--seed | *:--series | \
-            *:--session-len | *:--set | *:--shared-prefix | *:--slots | *:--step-seconds \
-            | *:--swa-full-tokens-ratio | *:--tensor-parallel-size | *:--tokens | \
-            *:--tokens-per-block | *:--tp | *:--tp-size | *:--ubatch-size | *:--users | \
-            *:--utilization | *:--value-dim | *:--vendor | *:--waste-fraction | \
-            *:--weight-bytes | *:--window | *:-c | *:-cram | *:-dcp | *:-dp | *:-n | \
-            *:-ngl | *:-np | *:-pp | *:-tp | *:-ub)
+            *:--requests-per-second | *:--reserve | *:--rps | *:--seed | *:--seq-len | \
+            *:--series | *:--session-len | *:--sessions | *:--set | *:--shared-prefix | \
+            *:--slots | *:--step-seconds | *:--swa-full-tokens-ratio | \
+            *:--tensor-parallel-size | *:--tokens | *:--tokens-per-block | *:--tp | \
+            *:--tp-size | *:--ubatch-size | *:--users | *:--utilization | *:--value-dim \
+            | *:--vendor | *:--waste-fraction | *:--weight-bytes | *:--window | *:-c | \
+            *:-cram | *:-dcp | *:-dp | *:-n | *:-ngl | *:-np | *:-pp | *:-tp | *:-ub)
             : ;;
         *:--attention)
             kind=attention ;;

@@ -20,11 +20,12 @@ set -g __kvcalc_valued --agents --at --attention --average-context --bandwidth \
     --output --output-len --page-size --parallel --parameters --pipeline-parallel-size \
     --points --policy --pool --pool-per --pp --pp-layer-partition --pp-layers --pp-size \
     --prefix-copies --price --prompt --quantization --query-heads --request --requests \
-    --requests-per-second --reserve --rps --scheduler --seed --series --session-len --set \
-    --shared-prefix --slots --solve --step-seconds --swa-full-tokens-ratio \
-    --tensor-parallel-size --tokens --tokens-per-block --tp --tp-size --trace --ubatch-size \
-    --users --utilization --v-dtype --value-dim --vendor --waste-fraction --weight-bytes \
-    --weights --window -c -cram -ctk -ctv -dcp -dp -f -hf -m -n -ngl -np -o -pp -tp -ub
+    --requests-per-second --reserve --rps --scheduler --seed --seq-len --series \
+    --session-len --sessions --set --shared-prefix --slots --solve --step-seconds \
+    --swa-full-tokens-ratio --tensor-parallel-size --tokens --tokens-per-block --tp \
+    --tp-size --trace --ubatch-size --users --utilization --v-dtype --value-dim --vendor \
+    --waste-fraction --weight-bytes --weights --window -c -cram -ctk -ctv -dcp -dp -f -hf -m \
+    -n -ngl -np -o -pp -tp -ub
 
 function __kvcalc_names
     switch $argv[1]

@@ -411,22 +411,24 @@ Register-ArgumentCompleter -Native -CommandName kvcalc -ScriptBlock {
         '--points', '--policy', '--pool', '--pool-per', '--pp', '--pp-layer-partition',
         '--pp-layers', '--pp-size', '--prefix-copies', '--price', '--prompt', '--quantization',
         '--query-heads', '--request', '--requests', '--requests-per-second', '--reserve',
-        '--rps', '--scheduler', '--seed', '--series', '--session-len', '--set',
-        '--shared-prefix', '--slots', '--solve', '--step-seconds', '--swa-full-tokens-ratio',
-        '--tensor-parallel-size', '--tokens', '--tokens-per-block', '--tp', '--tp-size',
-        '--trace', '--ubatch-size', '--users', '--utilization', '--v-dtype', '--value-dim',
-        '--vendor', '--waste-fraction', '--weight-bytes', '--weights', '--window', '-c',
-        '-cram', '-ctk', '-ctv', '-dcp', '-dp', '-f', '-hf', '-m', '-n', '-ngl', '-np', '-o',
-        '-pp', '-tp', '-ub'
+        '--rps', '--scheduler', '--seed', '--seq-len', '--series', '--session-len',
+        '--sessions', '--set', '--shared-prefix', '--slots', '--solve', '--step-seconds',
+        '--swa-full-tokens-ratio', '--tensor-parallel-size', '--tokens', '--tokens-per-block',
+        '--tp', '--tp-size', '--trace', '--ubatch-size', '--users', '--utilization',
+        '--v-dtype', '--value-dim', '--vendor', '--waste-fraction', '--weight-bytes',
+        '--weights', '--window', '-c', '-cram', '-ctk', '-ctv', '-dcp', '-dp', '-f', '-hf',
+        '-m', '-n', '-ngl', '-np', '-o', '-pp', '-tp', '-ub'
     )
     $spellings = @{
         '--max-model-len' = '--context'
         '--context-length' = '--context'
         '--max-seq-len' = '--context'
+        '--seq-len' = '--context'
         '--session-len' = '--context'
         '--users' = '--requests'
         '--concurrency' = '--requests'
         '--agents' = '--requests'
+        '--sessions' = '--requests'
         '-tp' = '--tp'
         '--tensor-parallel-size' = '--tp'
         '--tp-size' = '--tp'

@@ -111,8 +111,6 @@ def gpu_of(name: str) -> tuple[Gpu, int | None]:
     Raises:
         KvcalcError: "unknown_gpu"; "usage" for a mixed machine (a+b) or a count of 0.
     """
-    from kvcalc.catalog.gpus import load_gpu  # noqa: PLC0415 - only where a GPU is named
-
     if not isinstance(name, str) or not name.strip():
         raise KvcalcError("usage", "--gpu is empty", "all GPUs: kvcalc gpus")
     if "+" in name:
@@ -122,8 +120,31 @@ def gpu_of(name: str) -> tuple[Gpu, int | None]:
         )  # fmt: skip
     match = re.fullmatch(_TIMES, name.strip(), re.IGNORECASE)
     if match is None:
-        return load_gpu(name, (app_dir(),)), None
-    return load_gpu(match[2], (app_dir(),)), parse_count(match[1], "--gpu COUNTxNAME")
+        return _gpu(name), None
+    return _gpu(match[2]), parse_count(match[1], "--gpu COUNTxNAME")
+
+
+#: A size where a name is expected: 24GB, "80 GiB", 24G.
+_SIZE = r"\s*[0-9]+(?:\.[0-9]+)?\s*(?:g|[gmt]i?b)\s*"
+
+
+def _gpu(name: str) -> Gpu:
+    """The preset of that name.
+
+    Raises:
+        KvcalcError: As `load_gpu`; of a size, how to give one.
+    """
+    from kvcalc.catalog.gpus import load_gpu  # noqa: PLC0415 - only where a GPU is named
+
+    try:
+        return load_gpu(name, (app_dir(),))
+    except KvcalcError as error:
+        if error.code != "unknown_gpu" or not re.fullmatch(_SIZE, name, re.IGNORECASE):
+            raise
+    raise KvcalcError(
+        "unknown_gpu", f"--gpu {shown(name)} is a size, not a name",
+        "--gpu-memory SIZE plans a GPU of that memory; kvcalc gpus --min-memory SIZE lists some",
+    )  # fmt: skip
 
 
 def storage_of(
@@ -231,8 +252,14 @@ def context_of(model: Model, text: Count, *, allow_long: bool, option: str = "-c
     Raises:
         KvcalcError: "usage"; "context_too_long" unless `allow_long`.
     """
-    tokens = parse_count(text, option)
     most = model.max_context_tokens
+    if str(text).lower() in {"auto", "max", "-1"}:  # vLLM's and others' word for the longest
+        named = f"the model's maximum is {option} {most}; " if most is not None else ""
+        raise KvcalcError(
+            "usage", f"{option} {text}: name the tokens",
+            f"{named}kvcalc fit --solve context finds the longest that fits",
+        )  # fmt: skip
+    tokens = parse_count(text, option)
     if most is not None and tokens > most and not allow_long:
         typed = f"{option} {text}" if str(text) != str(tokens) else option
         is_ = f"{typed} is {tokens:,} tokens"
@@ -269,7 +296,10 @@ def parallel_of(
             raise KvcalcError("usage", f"{option} is {value:,}", "the most is 65,536")
         values[option[2:]] = value
     given = [pp_layers] if isinstance(pp_layers, (int, str)) else pp_layers
-    layers = tuple(parse_count(n, "--pp-layers") for n in given)
+    layers = tuple(
+        parse_count(part, "--pp-layers")
+        for n in given for part in (n.split(",") if isinstance(n, str) else (n,))
+    )  # fmt: skip
     if layers and values["pp"] == 1:
         values["pp"] = len(layers)
     return Parallel(**values, pp_layers=layers)

@@ -141,6 +141,8 @@ def command_line(asked: dict[str, Any], plan: core.Plan) -> str:
             words.append(flag)
         elif isinstance(value, Mapping):
             words += [f"{flag} {_quoted(f'{k}={v}')}" for k, v in value.items()]
+        elif key == "pp_layers" and not isinstance(value, (int, str)):
+            words.append(f"{flag} {_quoted(','.join(map(str, value)))}")
         elif isinstance(value, (list, tuple)):
             words += [f"{flag} {_quoted(str(v))}" for v in value]
         else:

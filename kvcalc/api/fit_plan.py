@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcalc import resolve
+from kvcalc.api.auto import is_auto
 from kvcalc.api.machine import gpu_count
 from kvcalc.core import fit as core
 from kvcalc.core.dtypes import GGML_ENGINES
@@ -100,16 +101,14 @@ def plan_of(
     kv_dtype = asked.get("kv_dtype", "auto")
     if kv_dtype == "auto" and engine.kv_dtype is not None:
         kv_dtype = engine.kv_dtype
-    context = asked.get("context")
-    prefix, average = asked.get("shared_prefix"), asked.get("average_context")
-    block = asked.get("block_size")
-    tokens = (
-        resolve.default_context(model)
-        if context is None
-        else resolve.context_of(model, context, allow_long=allow_long)
+    block, average = asked.get("block_size"), asked.get("average_context")
+    typical = (
+        None
+        if average is None
+        else resolve.context_of(model, average, allow_long=allow_long, option="--average-context")
     )
-    shared = 0 if prefix is None else parse_count(prefix, "--shared-prefix")
-    copies = resolve.prefix_copies_of(asked.get("prefix_copies"), prefix)
+    tokens, shared = _lengths(model, typical, asked)
+    copies = resolve.prefix_copies_of(asked.get("prefix_copies"), asked.get("shared_prefix"))
     page = None if block is None else parse_count(block, "--block-size")
     return core.Plan(
         model=model,
@@ -128,16 +127,50 @@ def plan_of(
         if pool_tokens is None
         else parse_count(pool_tokens, "--kv-pool-tokens"),
         block_size=page,
-        shared_prefix=min(shared, tokens),
+        shared_prefix=shared,
         prefix_copies=copies,
-        average_context=None
-        if average is None
-        else resolve.context_of(model, average, allow_long=allow_long, option="--average-context"),
+        average_context=typical,
         allow_long=allow_long,
         version=engine.version,
         settings=engine.settings,
         rules=engine.rules,
     )  # fmt: skip
+
+
+def _lengths(model: Model, average: int | None, asked: dict[str, Any]) -> tuple[int, int]:
+    """Tokens of a request, and of the prefix that all share.
+
+    Where the context is solved for, it begins beyond the prefix.
+
+    Raises:
+        KvcalcError: "usage" for a prefix that leaves nothing of a request.
+    """
+    context, prefix = asked.get("context"), asked.get("shared_prefix")
+    allow_long = bool(asked.get("allow_long_context"))
+    shared = 0 if prefix is None else parse_count(prefix, "--shared-prefix")
+    if context is not None:
+        tokens = resolve.context_of(model, context, allow_long=allow_long)
+    else:
+        tokens = resolve.default_context(model)
+        if str(asked.get("solve")).lower() == "context" and shared >= tokens:
+            tokens = resolve.context_of(model, shared + 1, allow_long=allow_long)
+    check_own_tokens(shared, tokens, "-c")
+    if average is not None:
+        check_own_tokens(shared, average, "--average-context")
+    return tokens, shared
+
+
+def check_own_tokens(shared: int, tokens: int, option: str) -> None:
+    """Refuse requests that are nothing but the prefix they share: any number would fit.
+
+    Raises:
+        KvcalcError: "usage".
+    """
+    if shared and shared >= tokens:
+        raise KvcalcError(
+            "usage", f"--shared-prefix {shared:,} leaves nothing of {option} {tokens:,} to tell "
+            "requests apart", "give a shorter prefix or a longer context",
+        )  # fmt: skip
 
 
 class Machine(NamedTuple):
@@ -218,6 +251,16 @@ def _mixed(name: str) -> Machine:
     """GPUs that differ in one machine: 5070ti+5090, 2x4090+5090."""
     found: list[Gpu] = []
     for part in name.split("+"):
+        if not part.strip():
+            raise KvcalcError(
+                "usage", f"--gpu {shown(name)} names no GPU on one side of a +",
+                "like --gpu 4090+3090",
+            )  # fmt: skip
+        if is_auto(part):
+            raise KvcalcError(
+                "usage", f"--gpu {shown(name)}: auto is the whole machine",
+                "--gpu auto alone, or name each GPU",
+            )  # fmt: skip
         gpu, count = resolve.gpu_of(part.strip())
         found += [gpu] * (count or 1)
         if len(found) > _MOST_MIXED:

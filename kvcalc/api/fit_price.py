@@ -35,6 +35,8 @@ def _tokens_per_second(result: FitResult, plan: core.Plan, gpu: str) -> float:
     from kvcalc.api.speed import speed_gpu  # noqa: PLC0415 - only a price asks for speed
     from kvcalc.core.speed import decode_ceiling  # noqa: PLC0415
 
+    if plan.mixed:
+        raise KvcalcError("usage", "the speed of GPUs that differ is not known", None)
     device, _ = resolve.gpu_of(gpu)
     own, replicas = plan.storage.model.key, plan.parallel.dp
     used = speed_gpu(device, plan.parallel.tp * plan.parallel.pp, plan.weights, own)

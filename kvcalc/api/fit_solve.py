@@ -39,6 +39,8 @@ def solve(what: str, plan: core.Plan, gpu: GpuInfo) -> tuple[Solved, core.Plan, 
         value, changed = _utilization(plan)
     elif key == "context":
         tokens = core.longest_context(plan, core.rank_plans(plan), plan.requests)
+        if tokens is not None and tokens <= plan.shared_prefix:
+            tokens = None  # the prefix alone is no request
         value, changed = tokens or None, plan._replace(context=tokens) if tokens else plan
     elif key == "requests":
         most = core.most_requests(plan, core.rank_plans(plan), plan.context).best
@@ -65,10 +67,10 @@ def _setting(what: str, plan: core.Plan) -> tuple[Solved, core.Plan]:
     if setting is None:
         names = [*WHATS, *(s.name for s in engine.settings)]
         close = nearest(what, names, 1)
-        near = f"nearest: {close[0]}; all: " if close else ""
+        near = f"nearest: {close[0]}; " if close else ""
         raise KvcalcError(
             "usage", f"--solve {shown(what)} is nothing to solve for with {engine.id}",
-            f"{near}{', '.join(names)}",
+            f"{near}all: {', '.join(WHATS)}, and of kvcalc engines show {engine.id}",
         )  # fmt: skip
     value, changed = solved_setting(setting, plan)
     word = str(value).lower() if isinstance(value, bool) else value

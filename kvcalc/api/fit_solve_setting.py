@@ -111,8 +111,10 @@ def _words(setting: Setting, plan: core.Plan) -> list[Value]:
 def _steps(setting: Setting, plan: core.Plan) -> Steps:
     kind = setting.kind
     if kind in {"int", "count"}:
-        last = len(plan.model.layers) + 1 if setting.name in _LAYERS else _MOST
+        last = len(plan.model.layers) + 1 if setting.name in _LAYERS else setting.most or _MOST
         return Steps(int(kind == "int"), last, lambda n: n)
+    if kind == "power":
+        return Steps(0, _MOST.bit_length() - 1, lambda n: 2**n)
     if kind == "share":
         return Steps(1, _SHARES, lambda n: n / _SHARES)
     if kind == "number":

@@ -154,7 +154,7 @@ def _shorter(plan: core.Plan, longest: int | None, base: int) -> Suggestion | No
     if base >= plan.requests:
         return None
     tokens = core.longest_context(plan, core.rank_plans(plan), plan.requests)
-    if not tokens:
+    if not tokens or tokens <= plan.shared_prefix:
         return None
     shorter = plan._replace(context=tokens)
     made = _suggestion("context", f"-c {tokens}", shorter)

@@ -37,7 +37,7 @@ def offload(
     host_ram: Count | None = None,
     chunk_tokens: Count | None = None,
     bandwidth: Count | None = None,
-    bandwidth_per: str = core.TOTAL,
+    bandwidth_per: str | None = None,
     requests_per_second: str | float | None = None,
     set: Mapping[str, object] | None = None,
     gpu: str | None = None,
@@ -96,7 +96,7 @@ def offload(
         pool_per=per,
         host_ram=_host_ram(host_ram, size),
         bandwidth=None if bandwidth is None else parse_rate(bandwidth, "--bandwidth"),
-        bandwidth_per=_per(bandwidth_per, "--bandwidth-per"),
+        bandwidth_per=_link_per(bandwidth, bandwidth_per),
         requests_per_second=None
         if requests_per_second is None
         else parse_number(requests_per_second, "--requests-per-second"),
@@ -104,9 +104,9 @@ def offload(
     again: core.Recompute | None = None
     used: SpeedGpu | None = None
     doubts: tuple[Warn, ...] = ()
+    known = resolve.weights_of(found, weights, weight_bytes)
     if device is not None:
         own = dtype or found.dtype
-        known = resolve.weights_of(found, weights, weight_bytes)
         again, used, doubts = _recompute(found, storage, known, device, own, parallel)
     return core.offload(
         found,
@@ -126,8 +126,17 @@ def offload(
 def _per(text: str, option: str) -> str:
     word = str(text).lower()
     if word not in {core.RANK, core.TOTAL}:
-        raise KvcalcError("usage", f"{option} {shown(text)}", "it is rank or total")
+        raise KvcalcError("usage", f"{option} is {shown(text)}", "expected rank or total")
     return word
+
+
+def _link_per(bandwidth: Count | None, per: str | None) -> str:
+    """Whose the bandwidth is: all ranks' by default."""
+    if per is None:
+        return core.TOTAL
+    if bandwidth is None:
+        raise KvcalcError("usage", "--bandwidth-per needs --bandwidth", "like --bandwidth 25GB/s")
+    return _per(per, "--bandwidth-per")
 
 
 def _pool(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from kvcalc import resolve
 from kvcalc.api.auto import takes_auto
+from kvcalc.api.fit_plan import check_own_tokens
 from kvcalc.api.report_parts import Question, parts_of, question_of
 from kvcalc.api.report_plans import Deployment, Points, deployment, ladder, plan_table
 from kvcalc.api.report_trace import TRACE_OPTIONS, checked, simulated, simulations
@@ -166,7 +167,10 @@ def _deployments(model: Model, question: Question) -> tuple[list[Deployment], li
 
 
 def _points(model: Model, question: Question, deployments: Sequence[Deployment]) -> Points:
-    contexts = _contexts(model, question)
+    shared = deployments[0].plan.shared_prefix
+    for tokens in question.contexts:
+        check_own_tokens(shared, tokens, "-c")
+    contexts = [tokens for tokens in _contexts(model, question) if tokens > shared]
     growth = {0, *(t for t in model.bends if t <= contexts[-1])}
     growth |= {t * k // _PARTS for t in contexts for k in range(1, _PARTS + 1)}
     fits = [n for d in deployments for n in ladder(d, contexts) if 0 < n <= 10**6]

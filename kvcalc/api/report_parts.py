@@ -21,7 +21,7 @@ from kvcalc.core.results.compare import CompareResult
 from kvcalc.core.results.fit import FitList, FitResult
 from kvcalc.core.results.report import Allocation, Parts, Saving, Savings, Steps
 from kvcalc.core.results.waste import WasteResult
-from kvcalc.core.units import parse_count
+from kvcalc.core.units import parse_count, shown
 
 #: Options that only some of the answers take.
 _TIME = ("prompt", "output", "request", "at", "max_context")
@@ -171,7 +171,9 @@ def _length(text: str) -> int:
     prompt, colon, output = body.partition(":")
     if not colon:
         raise KvcalcError(
-            "usage", f"--request {text} is not PROMPT:OUTPUT[@STEP]", "write it like 4096:1000"
+            "usage",
+            f"--request {shown(text)} is not PROMPT:OUTPUT[@STEP]",
+            "write it like 4096:1000",
         )
     return parse_count(prompt, "--request PROMPT") + parse_count(
         output, "--request OUTPUT", minimum=0

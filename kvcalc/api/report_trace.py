@@ -113,5 +113,6 @@ def checked(given: Mapping[str, Any]) -> None:
     """
     alone = next((key for key in TRACE_OPTIONS if key in given), None)
     if alone is not None and "trace" not in given:
-        option = f"--{alone.replace('_', '-')}"
-        raise KvcalcError("usage", f"{option} needs --trace", "a file, or poisson:rate=5,prompt=1K")
+        from kvcalc.api.simulate_load import needs_trace  # noqa: PLC0415 - the refusal alone
+
+        raise needs_trace(alone)

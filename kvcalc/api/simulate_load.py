@@ -17,6 +17,12 @@ _EVERY = 256
 watchers: list[Callable[[int], None]] = []
 
 
+def needs_trace(key: str) -> KvcalcError:
+    """What to raise for an option that says nothing without a trace."""
+    option = f"--{key.replace('_', '-')}"
+    return KvcalcError("usage", f"{option} needs --trace", "a file, or poisson:rate=5,prompt=1K")
+
+
 class Times(NamedTuple):
     """What a trace's times are: "seconds", "steps" or None; how many requests in how long."""
 

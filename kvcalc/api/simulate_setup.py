@@ -19,7 +19,7 @@ from kvcalc.core.simulate.run import Memory, run
 from kvcalc.core.simulate.summary import summary
 from kvcalc.core.simulate.tally import Tally
 from kvcalc.core.size import model_info
-from kvcalc.core.units import parse_count
+from kvcalc.core.units import parse_count, shown
 from kvcalc.workloads.statistics import skipped_warning
 
 #: What a step lasts where neither a GPU nor the user says: a decode step of a small model.
@@ -177,7 +177,7 @@ class Setup:
         clock = self.asked.get("clock")
         able = self.device is not None and self.device.rate is not None and self.model is not None
         if clock not in {None, "seconds", "steps"}:
-            raise KvcalcError("usage", f"--clock {clock}", "seconds or steps")
+            raise KvcalcError("usage", f"--clock {shown(clock)}", "seconds or steps")
         if clock == "seconds" and not able:
             raise KvcalcError(
                 "usage", "--clock seconds needs a MODEL and a --gpu of known bandwidth and FLOP/s",

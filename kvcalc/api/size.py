@@ -13,6 +13,7 @@ from kvcalc.core.model import Model
 from kvcalc.core.results.base import EngineInfo, Warn
 from kvcalc.core.results.size import ImageTokens, SizeResult, Stored
 from kvcalc.core.shard import Parallel
+from kvcalc.core.sharing import check_prefix
 from kvcalc.core.units import parse_count
 from kvcalc.shape import Count, Shape
 
@@ -76,12 +77,12 @@ def size(
     parallel = resolve.parallel_of(tp, pp, 1, dcp, pp_layers=pp_layers)
     page = None if block_size is None else parse_count(block_size, "--block-size")
     count = parse_count(requests, "-n")
-    shared = None if shared_prefix is None else parse_count(shared_prefix, "--shared-prefix")
     copies = resolve.prefix_copies_of(prefix_copies, shared_prefix)
     images = _images(found, [image] if isinstance(image, str) else image)
     contexts = _contexts(
         found, context, sum(i.tokens for i in images), allow_long=allow_long_context
     )
+    shared = _shared_prefix(shared_prefix, contexts)
     info, store = EngineInfo("none"), None
     if engine != "none" or engine_version or set:
         k, v = (
@@ -108,8 +109,21 @@ def size(
         images=images,
         engine=info,
         store=store,
-        warnings=_warnings(found, contexts, shared_prefix),
+        warnings=_warnings(found, contexts, shared, batch=bool(request)),
     )
+
+
+def _shared_prefix(prefix: Count | None, contexts: list[int]) -> int | None:
+    """Tokens of --shared-prefix.
+
+    Raises:
+        KvcalcError: "usage" where no context is as long.
+    """
+    if prefix is None:
+        return None
+    tokens = parse_count(prefix, "--shared-prefix")
+    check_prefix(tokens, max(contexts))
+    return tokens
 
 
 def _images(model: Model, sizes: Sequence[str]) -> tuple[ImageTokens, ...]:
@@ -138,15 +152,20 @@ def _with_mtp(found: Model, name: str | Model | None) -> Model:
     return replace(found, layers=read_config(name, include_mtp=True).layers)
 
 
-def _warnings(model: Model, contexts: list[int], prefix: Count | None) -> tuple[Warn, ...]:
+def _warnings(
+    model: Model, contexts: list[int], prefix: int | None, *, batch: bool
+) -> tuple[Warn, ...]:
     """What the asker should know beside the figures."""
     found = []
     most = model.max_context_tokens
     if most is not None and max(contexts) > most:
         text = f"{max(contexts):,} tokens are more than {model.id}'s maximum of {most:,}"
         found.append(Warn("beyond_maximum", text))
-    if prefix is not None and parse_count(prefix, "--shared-prefix") > min(contexts):
+    if prefix is not None and prefix > min(contexts):
         found.append(Warn("prefix_clipped", "the shared prefix is longer than a context"))
+    if prefix is not None and batch:
+        text = "the batch of --request counts no shared prefix; the requests of -c and -n do"
+        found.append(Warn("batch_unshared", text))
     if any(type(g.cache) is Compressed for g in model.groups):
         text = "engines also keep compressor states of a fixed size; size --engine counts them"
         found.append(Warn("not_counted", text))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kvcalc import resolve
 from kvcalc.api.auto import takes_auto
@@ -88,6 +88,11 @@ def waste(
             else "--request is missing: what did each request use",
             "like --request 500 --request 3800, --trace FILE, or --slots N --waste-fraction F",
         )  # fmt: skip
+    if not trace:
+        _check_no_trace({"limit": limit, "seed": seed, "skip_bad": skip_bad or None})
+    if gpu is None and gpus is not None:
+        raise KvcalcError("usage", "--gpus needs --gpu", "how many of which GPU?")
+    known = resolve.weights_of(found, weights, weight_bytes)
     if pool is not None and gpu is not None:
         raise KvcalcError("usage", "--pool and --gpu both give the pool", "give one of them")
     memory: PoolSource | None = None
@@ -95,7 +100,7 @@ def waste(
     if pool is not None:
         memory = PoolSource(parse_bytes(pool, "--pool"))
     elif gpu is not None:
-        memory = _beside_weights(gpu, gpus, resolve.weights_of(found, weights, weight_bytes))
+        memory = _beside_weights(gpu, gpus, known)
         warnings = _doubts(found, memory)
     maximum = (
         None
@@ -124,6 +129,19 @@ def waste(
         pool=memory,
         warnings=warnings,
     )
+
+
+def _check_no_trace(given: Mapping[str, object]) -> None:
+    """Refuse a trace's options without one.
+
+    Raises:
+        KvcalcError: "usage".
+    """
+    alone = next((key for key, value in given.items() if value is not None), None)
+    if alone is not None:
+        from kvcalc.api.simulate_load import needs_trace  # noqa: PLC0415 - as below
+
+        raise needs_trace(alone)
 
 
 def _of_trace(

@@ -64,7 +64,8 @@ def _overview(argv: list[str]) -> int:
 
 def _known(command: str | None) -> str:
     if command is None:
-        raise KvcalcError("usage", "no command", "all commands: kvcalc --help")
+        hint = "all: kvcalc --help; a launch line: kvcalc fit --gpu NAME -- vllm serve …"
+        raise KvcalcError("usage", "no command", hint)
     if command in COMMANDS:
         return command
     close = nearest(command, list(COMMANDS))
@@ -152,6 +153,8 @@ def _usage(error: Any, spec: Spec) -> KvcalcError:
         known = sorted(f for o in spec.all_options() for f in o.flags if f.startswith("--"))
         close = nearest(name, known)
         near = f"nearest: {', '.join(close)}; " if close else ""
+        if name == "--prompt":  # also --isl and --input-len
+            near = "-c TOKENS is prompt and output together; "
     return KvcalcError("usage", shown(message, 200), f"{near}all: kvcalc {spec.name} --help")
 
 

@@ -59,8 +59,11 @@ def _command(line: dict[str, Any]) -> _Command:
     if name is None:
         raise KvcalcError("usage", "command is missing", 'a line is {"command": "size", …}')
     if not isinstance(name, str) or name not in _FUNCTIONS:
+        every = ", ".join(sorted(_FUNCTIONS))
         close = nearest(str(name), sorted(_FUNCTIONS))
-        hint = f"nearest: {', '.join(close)}" if close else f"all: {', '.join(sorted(_FUNCTIONS))}"
+        hint = f"nearest: {', '.join(close)}" if close else f"all: {every}"
+        if isinstance(name, str) and name in COMMANDS:
+            hint = f"kvcalc {name} by itself; a line is one of: {every}"
         raise KvcalcError("usage", f'no command "{shown(name)}" in batch', hint)
     assert name in COMMANDS  # noqa: S101 - every function has its command
     return _commands.setdefault(name, _Command(name))
@@ -147,6 +150,16 @@ def _checked(command: _Command, key: str, value: Any) -> Any:
     return scalar
 
 
+def _check_text(key: str, value: str) -> None:
+    """Refuse half of a surrogate pair: no file has such a name, and no answer could repeat it."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise KvcalcError(
+            "usage", f"{key} is {shown(value)}", "expected whole characters"
+        ) from None
+
+
 def _scalar(key: str, value: Any) -> Any:
     option = OPTIONS.get(key)
     if isinstance(value, bool):
@@ -155,6 +168,8 @@ def _scalar(key: str, value: Any) -> Any:
         return value
     if option is not None and option.is_flag:
         raise KvcalcError("usage", f"{key} is {shown(value)}", "expected true or false")
+    if isinstance(value, str) and not value.isascii():
+        _check_text(key, value)
     if isinstance(value, (str, int)):
         return value
     if isinstance(value, float):

@@ -17,7 +17,7 @@ from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.results.base import KvDtype
 from kvcalc.core.results.compare import Assumed, CompareResult, LeftOut, Technique
-from kvcalc.core.sharing import shared_bytes
+from kvcalc.core.sharing import check_prefix, shared_bytes
 from kvcalc.core.size import block_bytes, model_info
 
 #: Formats of K and V that get a row, in this order; the rest differ little from one of them.
@@ -251,11 +251,7 @@ def _paging(load: Load, options: Options, reserved: int | None) -> Technique | L
 def _prefix(load: Load, options: Options) -> Technique:
     """The first tokens stored once for each of their copies; only whole blocks are shared."""
     asked, size = options.shared_prefix or 0, options.block_size
-    if asked > load.context:
-        raise KvcalcError(
-            "usage", f"--shared-prefix {asked:,} is longer than -c {load.context:,}",
-            f"-c {asked} or more: the prefix is part of each request",
-        )  # fmt: skip
+    check_prefix(asked, load.context)
     whole = asked // size * size
     shared = shared_bytes(load.model, load.storage, load.context, whole)
     copies = options.prefix_copies

@@ -233,7 +233,7 @@ def _ladder(plan: Plan, ranks: Sequence[RankPlan]) -> tuple[LadderStep, ...]:
     if plan.model.max_context_tokens is not None:
         contexts.add(plan.model.max_context_tokens)
     steps = []
-    for tokens in sorted(contexts):
+    for tokens in sorted(n for n in contexts if n > plan.shared_prefix):
         most = most_requests(plan, ranks, tokens)
         each = max(rules_of(plan).request_bytes(plan, r, tokens) for r in ranks)
         steps.append(LadderStep(

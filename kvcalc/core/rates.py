@@ -40,7 +40,9 @@ def parse_rate(text: str | int, option: str) -> int:
     amount = Fraction(digits) * size
     value = _rounded(amount / 8 if unit.startswith("b") and "yte" not in unit else amount)
     if not 0 < value <= MAX_BYTES:
-        raise KvcalcError("usage", f"{option} {shown(word)} is out of range", "above 0 B/s")
+        raise KvcalcError(
+            "usage", f"{option} {shown(word)} is out of range", "above 0, at most 1,024 PiB/s"
+        )
     return value
 
 
@@ -64,7 +66,9 @@ def _refuse(word: str, digits: str, prefix: str, size: int, option: str) -> None
     )
 
 
-def parse_number(text: str | float, option: str) -> Fraction:
+def parse_number(
+    text: str | float, option: str, hint: str = "write it like 10 or 2.50"
+) -> Fraction:
     """A number above 0, exactly as written: 10, 0.5; a float's own digits.
 
     Raises:
@@ -72,8 +76,10 @@ def parse_number(text: str | float, option: str) -> Fraction:
     """
     word = str(text).strip()
     value = Fraction(word) if re.fullmatch(_NUMBER, word) else Fraction(0)
-    if not 0 < value <= MAX_NUMBER:
+    if value > MAX_NUMBER:
         raise KvcalcError(
-            "usage", f"{option} {shown(word)} is not a number above 0", "write it like 10 or 2.50"
+            "usage", f"{option} {shown(word)} is too large", f"the most is {MAX_NUMBER:,}"
         )
+    if not value:
+        raise KvcalcError("usage", f"{option} {shown(word)} is not a number above 0", hint)
     return value

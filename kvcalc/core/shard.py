@@ -64,8 +64,9 @@ def stage_layers(layers: int, parallel: Parallel) -> list[int]:
         return pp_split(layers, parallel.pp)
     text = ",".join(map(str, given))
     if len(given) != parallel.pp:
+        stages = f"{len(given)} stage" if len(given) == 1 else f"{len(given)} stages"
         raise KvcalcError(
-            "usage", f"--pp-layers {text} names {len(given)} stages, --pp {parallel.pp}",
+            "usage", f"--pp-layers {text} is for {stages}, not --pp {parallel.pp}",
             f"one count a stage, like --pp {len(given)}",
         )  # fmt: skip
     if sum(given) != layers:

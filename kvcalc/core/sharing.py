@@ -13,8 +13,22 @@ from __future__ import annotations
 from kvcalc.core import shard
 from kvcalc.core.cache import Compressed, Cross, bend_of
 from kvcalc.core.dtypes import Storage
+from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.units import LONGEST
+
+
+def check_prefix(prefix: int, tokens: int) -> None:
+    """Refuse a prefix that a request of `tokens` cannot begin with.
+
+    Raises:
+        KvcalcError: "usage".
+    """
+    if prefix > tokens:
+        raise KvcalcError(
+            "usage", f"--shared-prefix {prefix:,} is longer than -c {tokens:,}",
+            f"-c {prefix} or more: the prefix is part of each request",
+        )  # fmt: skip
 
 
 def held(requests: int, one: int, shared: int, copies: int = 1) -> int:

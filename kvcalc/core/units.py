@@ -104,7 +104,9 @@ def parse_bytes(text: str | int, option: str) -> int:
         )
     value = _scaled(match[1], _SIZES[unit or "b"])
     if not 0 < value <= MAX_BYTES:
-        raise KvcalcError("usage", f"{option} {shown(text)} is out of range", "at most 1024 PiB")
+        raise KvcalcError(
+            "usage", f"{option} {shown(text)} is out of range", "above 0, at most 1,024 PiB"
+        )
     return value
 
 

@@ -99,7 +99,8 @@ def _size(pool: HostPool, text: str, given: str) -> int:
     from kvcalc.core.rates import parse_number  # noqa: PLC0415 - only who gives one
 
     option = f"--set {shown(given)}"
-    value = int(parse_number(text, option) * pool.unit_bytes)
+    hint = f"a number of {pool.unit}, like 50"
+    value = int(parse_number(text, option, hint) * pool.unit_bytes)
     if not 0 < value <= MAX_BYTES:
         raise KvcalcError("usage", f"{option} is {shown(text)}", f"a size in {pool.unit}")
     return value

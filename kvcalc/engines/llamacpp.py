@@ -187,7 +187,10 @@ def _settings(
     if wanted < 1:
         raise KvcalcError("usage", "n_ctx is 0 and the model names no maximum", "set n_ctx")
     if not 1 <= n_seq_max <= MAX_SEQUENCES:
-        raise KvcalcError("usage", f"n_seq_max is {n_seq_max:,}, expected 1 to {MAX_SEQUENCES}")
+        raise KvcalcError(
+            "usage", f"{n_seq_max:,} slots: llama.cpp and Ollama have 1 to {MAX_SEQUENCES}",
+            f"-n {MAX_SEQUENCES} is the most of one server",
+        )  # fmt: skip
     ubatch, batch = batches
     if ubatch < 0 or batch < 0 or not (ubatch or batch):
         raise KvcalcError("usage", "n_batch and n_ubatch cannot both be 0", "leave one out")

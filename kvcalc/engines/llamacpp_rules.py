@@ -289,7 +289,12 @@ def _cells(plan: Plan, s: Setup) -> int:
 
 
 def _in_slots(s: Setup, slots: int, tokens: int) -> int:
-    """Requests of `tokens` at once in a context of n_ctx: unified slots share its cells."""
+    """Requests of `tokens` at once in a context of n_ctx: unified slots share its cells.
+
+    Ollama cuts a request at num_ctx, whatever the cells are padded to.
+    """
+    if s.engine == "ollama" and tokens > (s.n_ctx or 0) // slots:
+        return 0
     cells = pad(s.n_ctx or 0, CELLS)
     if s.unified:
         return min(slots, cells // tokens) if tokens else slots

@@ -14,14 +14,16 @@ Value = int | bool | float | str
 class Setting(NamedTuple):
     """A setting by the engine's own name, what it does, and what holds without it.
 
-    `kind`: "int" (1 or more), "count" (0 or more), "bool", "bytes", "share" (0 to 1), "number"
-    (above 0), "counts" and "numbers" (comma lists), or the choices.
+    `kind`: "int" (1 or more), "count" (0 or more), "power" (of two), "bool", "bytes", "share"
+    (0 to 1), "number" (above 0), "counts" and "numbers" (comma lists), or the choices.
     """
 
     name: str
     kind: str | tuple[str, ...]
     note: str
     default: str = ""
+    #: The largest whole number: the engine's own limit, or beyond it a typing error.
+    most: int | None = None
 
 
 class Engine(NamedTuple):
@@ -37,7 +39,7 @@ class Engine(NamedTuple):
 _FORMATS = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 _LLAMA = (
     Setting("n_ctx", "int", "tokens of all slots together", "requests · context"),
-    Setting("n_seq_max", "int", "slots", "requests; llama-server alone: 4, unified"),
+    Setting("n_seq_max", "int", "slots", "requests; llama-server alone: 4, unified", most=256),
     Setting("n_ubatch", "int", "tokens of a physical batch; windows keep one more", "512"),
     Setting("n_batch", "int", "tokens of a logical batch", "2048"),
     Setting("kv_unified", "bool", "one stream of cells for all slots", "false"),
@@ -69,7 +71,13 @@ _IK = (
 )
 _OLLAMA = (
     Setting("num_ctx", "int", "tokens of one request (OLLAMA_CONTEXT_LENGTH)", "-c"),
-    Setting("num_parallel", "int", "requests at once (OLLAMA_NUM_PARALLEL)", "-n; Ollama alone: 1"),
+    Setting(
+        "num_parallel",
+        "int",
+        "requests at once (OLLAMA_NUM_PARALLEL)",
+        "-n; Ollama alone: 1",
+        most=256,
+    ),
     Setting("kv_cache_type", ("f16", "q8_0", "q4_0"), "OLLAMA_KV_CACHE_TYPE", "--kv-dtype"),
     Setting(
         "flash_attention", "bool", "OLLAMA_FLASH_ATTENTION; q8_0 and q4_0 need it", "automatic"
@@ -124,7 +132,7 @@ _TENSORRT = (
     Setting("free_gpu_memory_fraction", "share", "of what the dummy run leaves", "0.9"),
     Setting("max_tokens", "int", "tokens of the pool at most", "the memory"),
     Setting("enable_block_reuse", "bool", "requests share the blocks of a prefix", "true"),
-    Setting("tokens_per_block", "int", "tokens of a block", "32; before 1.0: 64"),
+    Setting("tokens_per_block", "power", "tokens of a block", "32; before 1.0: 64"),
     Setting("max_batch_size", "int", "requests at once", "2048"),
     Setting("max_num_tokens", "int", "tokens of a step", "8192"),
     Setting("enable_attention_dp", "bool", "dp ranks share the experts", "false"),
@@ -155,7 +163,7 @@ _VLLM = (
     Setting("enable_prefix_caching", "bool", "hybrids keep two states a request", "by release"),
     Setting("num_speculative_tokens", "count", "draft tokens of a step", "0"),
     Setting("num_draft_layers", "count", "draft or MTP layers with a cache of their own",
-            "1 with draft tokens"),
+            "1 with draft tokens", most=256),
     Setting("max_loras", "count", "adapters at once, each with a slot", "0"),
     Setting("max_lora_rank", "int", "rank of a slot", "16"),
     Setting("language_model_only", "bool", "no vision or audio encoder", "false"),
@@ -232,20 +240,27 @@ def _unknown(engine: Engine, name: str) -> KvcalcError:
             "unknown_setting", f"--set {shown(name)}: the textbook (--engine none) has no settings",
             "name the engine that has it: --engine",
         )  # fmt: skip
+    from kvcalc.engines.host_pools import HOST_POOLS  # noqa: PLC0415 - the refusal alone
+
     names = [s.name for s in engine.settings]
+    if name.replace("-", "_") in {pool.name for pool in HOST_POOLS}:
+        return KvcalcError(
+            "unknown_setting", f"{engine.id}: {name} is memory of the host, not of the GPU",
+            "kvcalc offload takes it",
+        )  # fmt: skip
     close = nearest(name, names)
     near = f"nearest: {', '.join(close)}; " if close else ""
     label = f"{engine.id} {engine.newest}" if engine.newest else engine.id
     return KvcalcError(
-        "unknown_setting", f"{label} has no setting {shown(name)}", f"{near}all: {', '.join(names)}"
-    )
+        "unknown_setting", f"{label} has no setting {shown(name)}",
+        f"{near}all: kvcalc engines show {engine.id}",
+    )  # fmt: skip
 
 
 def _value(setting: Setting, text: object) -> Value:
     option = f"--set {setting.name}"
-    if setting.kind in {"int", "count"}:
-        least = int(setting.kind == "int")
-        return parse_count(str(text) if not isinstance(text, int) else text, option, minimum=least)
+    if setting.kind in {"int", "count", "power"}:
+        return _whole(setting, text, option)
     if setting.kind == "bool":
         word = str(text).lower()
         if word in {"1", "true", "yes", "on"}:
@@ -267,6 +282,16 @@ def _value(setting: Setting, text: object) -> Value:
     return word
 
 
+def _whole(setting: Setting, text: object, option: str) -> int:
+    least = int(setting.kind != "count")
+    value = parse_count(text if isinstance(text, int) else str(text), option, minimum=least)
+    if setting.most is not None and value > setting.most:
+        raise KvcalcError("usage", f"{option} is {value:,}", f"the most is {setting.most:,}")
+    if setting.kind == "power" and value & (value - 1):
+        raise KvcalcError("usage", f"{option} is {value:,}", "expected a power of two, like 32")
+    return value
+
+
 def _measure(kind: str, text: object, option: str) -> Value:
     """A share, a number above 0, or several with commas of which one is."""
     if kind == "share":
@@ -277,5 +302,6 @@ def _measure(kind: str, text: object, option: str) -> Value:
     except ValueError:
         values = []
     if not values or not all(0 <= v < 10**9 for v in values) or not any(values):
-        raise KvcalcError("usage", f"{option} is {shown(text)}", "expected a number above 0")
+        hint = "expected a number above 0, below 1,000,000,000"
+        raise KvcalcError("usage", f"{option} is {shown(text)}", hint)
     return ",".join(part.strip() for part in parts) if kind == "numbers" else values[0]

@@ -130,8 +130,8 @@ def _share(plan: Plan, release: Release, seen: int, chunk: int, batch: int) -> F
 
 def prefill_graphs(chunk: int) -> int:
     """Sizes that are captured for prefill: 4 to 32 by 4, to 256 by 16, 512 by 32 … by 512."""
-    sizes = (
+    sizes: tuple[int, ...] = (
         *range(4, 33, 4), *range(48, 257, 16), *range(288, 513, 32), *range(576, 1025, 64),
-        *range(1280, 4097, 256), *range(4608, chunk + 1, 512),
+        *range(1280, 4097, 256),
     )  # fmt: skip
-    return sum(size <= chunk for size in sizes)
+    return sum(size <= chunk for size in sizes) + max(chunk - 4096, 0) // 512

@@ -21,7 +21,10 @@ def envelope(
 ) -> dict[str, Any]:
     """The one JSON object every answer and every failure comes in."""
     status = "error" if error is not None else ("ok" if exit_code == 0 else "no")
-    errors = [{"code": error.code, "message": error.message, "hint": error.hint}] if error else []
+    errors = []
+    if error is not None:  # as on stderr, whatever was typed into it
+        hint = None if error.hint is None else printable(error.hint)
+        errors = [{"code": error.code, "message": printable(error.message), "hint": hint}]
     return {
         "schema": f"kvcalc.{command or 'error'}/1",
         "version": version,

@@ -270,9 +270,12 @@ def _in_parts(block: Table, width: int) -> Iterator[Spans]:
 
 
 def _upright(block: Table, width: int, margin: int) -> Iterator[Spans]:
-    """A row as its name, and below it every other column as `head: value`."""
+    """A row as its name, and below it every other column as `head: value`; bars have no value."""
+    kept = [i for i, c in enumerate(block.columns) if not (c.narrow or c.screen)]
+    if not kept:
+        return
     yield from _title(block, width)
-    first, *others = (i for i, c in enumerate(block.columns) if not (c.narrow or c.screen))
+    first, *others = kept
     yield from wrap((Span(block.columns[first].head, "dim"),), width, INDENT)
     for row in block.rows:
         style = row.style or "bold"

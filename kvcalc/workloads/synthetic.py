@@ -28,6 +28,10 @@ LENGTHS = {"uniform": 2, "normal": 2, "exponential": 1, "lognormal": 2}
 _KEYS = ("rate", "cv", "prompt", "output", "requests", "seconds", "seed", "prefix", "prefixes")
 _EXAMPLE = "like poisson:rate=5,prompt=lognormal(1200,0.9),output=lognormal(200,0.8)"
 _MOST = 10**9
+#: Requests of a workload, and prefixes; more are a typing error that would run for hours.
+_MOST_REQUESTS, _MOST_PREFIXES = 10_000_000, 1_000_000
+#: Rates and variations below this are one too.
+_LEAST = 1e-6
 
 #: A sample, given the source of random numbers.
 Draw = Callable[[random.Random], float]
@@ -70,10 +74,21 @@ class Synthetic:
         )
         if limit is not None:
             self._requests = min(limit, self._requests or limit)
+        self._check_size()
         self._shared = _count(values, "prefix", 0, least=0)
         self._prefixes: list[Prefix] = [
-            ((f"prefix{i}", self._shared),) for i in range(_count(values, "prefixes", 1))
+            ((f"prefix{i}", self._shared),) for i in range(_prefixes(values))
         ]
+
+    def _check_size(self) -> None:
+        """Refuse what would take hours to draw."""
+        wanted = self._requests
+        if wanted is None:
+            wanted = round((self._rate or 0) * (self._seconds or 0))
+        if wanted > _MOST_REQUESTS:
+            raise KvcalcError(
+                "usage", f"workload: {wanted:,} requests", f"the most is {_MOST_REQUESTS:,}"
+            )
 
     def __iter__(self) -> Iterator[TraceRequest]:
         """The requests in order of arrival."""
@@ -205,9 +220,19 @@ def _positive(values: dict[str, str], key: str, default: float | None = None) ->
     if text is None:
         raise KvcalcError("usage", f"workload: {key} is missing", _EXAMPLE)
     value = _float(text, f"{key}={text}")
-    if not value:
-        raise KvcalcError("usage", f"workload: {key} is 0", _EXAMPLE)
+    if value < _LEAST:
+        raise KvcalcError(
+            "usage", f"workload: {key} is {shown(text)}, expected at least 0.000001", _EXAMPLE
+        )
     return value
+
+
+def _prefixes(values: dict[str, str]) -> int:
+    count = _count(values, "prefixes", 1)
+    if count > _MOST_PREFIXES:
+        raise KvcalcError("usage", f"workload: {count:,} prefixes",
+                          f"the most is {_MOST_PREFIXES:,}")  # fmt: skip
+    return count
 
 
 def _count(values: dict[str, str], key: str, default: int | None, *, least: int = 1) -> int:

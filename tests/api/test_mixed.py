@@ -121,12 +121,14 @@ def test_sglang_takes_the_least_memory_everywhere() -> None:
         ("5070ti+5090", {"engine": "tensorrt-llm"}, "TensorRT-LLM"),
         ("5070ti+5090", {"engine": "lmdeploy"}, "LMDeploy"),
         ("5070ti+mi300x", {"engine": "vllm"}, "NVIDIA and AMD"),
-        ("5070ti+", {}, "--gpu is empty"),
+        ("5070ti+", {}, "names no GPU on one side"),
+        ("auto+5070ti", {}, "auto is the whole machine"),
+        ("5070ti+24GB", {}, "24GB is a size, not a name"),
         ("5070ti+nonsense", {}, 'no gpu "nonsense"'),
         ("2000x5070ti+5090", {}, "more than 1024"),
         ("5070ti+5090", {"pp_layers": [16, 33]}, "49 layers; the model has 48"),
         ("5070ti+5090", {"pp_layers": [16, 16, 16]}, "is 3 GPUs, not 2"),
-        ("2x4090+5090", {"pp_layers": [16, 32], "pp": 3}, "names 2 stages, --pp 3"),
+        ("2x4090+5090", {"pp_layers": [16, 32], "pp": 3}, "is for 2 stages, not --pp 3"),
         ("5070ti+5090", {"pp_layers": [0, 48]}, "--pp-layers is 0"),
         ("5070ti+5090", {"pp_layers": [16, 32], "engine": "llama.cpp"}, "layers by shares"),
     ],
@@ -164,3 +166,16 @@ def test_draft_layers_run_on_the_last_stage() -> None:
     # Pages of 64 tokens · 576 · 2 bytes: 31 layers a stage, then 31 and 31.
     assert [k.block_bytes for k in plain.ranks] == [31 * 73_728, 30 * 73_728]
     assert [k.block_bytes for k in made.ranks] == [31 * 73_728, 31 * 73_728]
+
+
+def test_layers_of_stages_are_asked_for_in_one_word() -> None:
+    """A list, or as it is typed."""
+    plans = [
+        kvcalc.fit("llama-3.1-8b", gpu="4090+3090", pp_layers=layers)
+        for layers in ([12, 20], "12,20", ("12", "20"))
+    ]
+
+    for plan in plans:
+        assert isinstance(plan, FitResult)
+        assert [rank.layers for rank in plan.ranks] == [12, 20]
+        assert "--pp-layers 12,20" in plan.ask_again

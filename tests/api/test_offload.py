@@ -102,6 +102,8 @@ def test_batch_answers_it(capsys: pytest.CaptureFixture[str], tmp_path: object) 
      "✗ OPT-13B, 10/s of 512 tokens: 4.19 GB/s = 33.6 Gb/s, 134% of the link"),
     (("opt-13b", "-c", "512", "--rps", "1", "--bandwidth", "100Gb/s"),
      "✓ OPT-13B, 1/s of 512 tokens: 0.419 GB/s = 3.36 Gb/s, 3.4% of the link"),
+    (("llama-3.1-8b", "--rps", "0.002"),
+     "0.002 requests/s of 4,096 tokens move 0.001 GB/s = 0.009 Gb/s."),
 ])  # fmt: skip
 def test_the_answer_stands_in_the_first_line(words: tuple[str, ...], first: str) -> None:
     text = ask("offload", *words, "-f", "plain").text

@@ -125,3 +125,13 @@ def test_a_table_has_a_column_of_prices() -> None:
 def test_the_command_asks_for_the_price_again() -> None:
     found = fitted("llama-3.1-8b", gpu="h100", engine="none", price="2.50")
     assert "--price 2.50" in found.ask_again
+
+
+def test_gpus_that_differ_have_no_price_of_tokens() -> None:
+    made = fitted("llama-3.1-8b", gpu="4090+3090", price=2)
+
+    assert made.price is not None
+    assert made.price.per_hour == 4
+    assert made.price.per_million_output_tokens is None
+    (warning,) = made.warnings
+    assert warning.message == "no price of tokens: the speed of GPUs that differ is not known"

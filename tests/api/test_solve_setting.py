@@ -82,6 +82,23 @@ def test_the_last_value_that_has_an_effect() -> None:
     assert r.solved.value == 2048
 
 
+@pytest.mark.parametrize(
+    ("engine", "name"),
+    [("tensorrt-llm", "tokens_per_block"), ("vllm", "num_draft_layers"),
+     ("ik_llama.cpp", "n_seq_max"), ("sglang", "chunked_prefill_size")],
+)  # fmt: skip
+def test_what_is_found_is_a_value_that_the_engine_takes(engine: str, name: str) -> None:
+    r = fit(model="llama-3.1-8b", gpu="4090", requests=2, engine=engine, solve=name)
+
+    assert r.solved is not None
+    value = r.solved.value
+    assert isinstance(value, int)
+    if name == "tokens_per_block":
+        assert value.bit_count() == 1
+    if name == "n_seq_max":
+        assert value <= 256
+
+
 def test_no_value_is_enough() -> None:
     """70 · 10⁹ weights of 2 bytes on 24 GB: no number of slots helps."""
     r = fit(model="llama-3.1-70b", gpu="4090", solve="max_num_seqs")
@@ -127,3 +144,16 @@ def test_setting_as_one_word_too() -> None:
     r = fit(**LARGE, solve="setting max-num-seqs")
     assert r.solved is not None
     assert r.solved.option == "setting max_num_seqs"
+
+
+@pytest.mark.parametrize(("engine", "name", "value"), [
+    # Ollama cuts each request at num_ctx.
+    ("ollama", "num_ctx", 4096),
+    # llama.cpp pads 15,361 cells to 15,616, 3,904 for each of 4 slots, and those to 4,096.
+    ("llama.cpp", "n_ctx", 15_361),
+])  # fmt: skip
+def test_the_least_context_that_holds_a_request(engine: str, name: str, value: int) -> None:
+    r = fit(model="llama-3.1-8b", gpu="4090", requests=4, context=4096, engine=engine, solve=name)
+
+    assert r.solved is not None
+    assert r.solved.value == value

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from kvcalc.core.errors import KvcalcError
+from kvcalc.report import data
+
 Kvcalc = Callable[..., "subprocess.CompletedProcess[str]"]
 KEYS = ["schema", "version", "command", "status", "exit_code", "data", "warnings", "errors"]
 
@@ -118,3 +121,12 @@ def test_json_asked_twice_and_differently_is_refused(kvcalc: Kvcalc) -> None:
     found = envelope(kvcalc("size", "llama-3.1-8b", "--json", "-f", "csv").stdout)
 
     assert found["errors"][0]["code"] == "usage"
+
+
+def test_a_failure_is_utf_8_whatever_was_typed() -> None:
+    """A byte that is none stands in argv as half a surrogate pair."""
+    error = KvcalcError("usage", "--clock \udcff\x1b", "like \udcff")
+
+    (said,) = data.envelope("simulate", version="0", exit_code=2, error=error)["errors"]
+    assert said["message"] == "--clock \\udcff\\x1b"
+    assert said["hint"] == "like \\udcff"

@@ -45,6 +45,7 @@ def data(done: subprocess.CompletedProcess[str]) -> Any:
     (("--page-size", "32"), ("--block-size", "32")),
     (("--quantization", "awq"), ("--weights", "awq")),
     (("--users", "7"), ("-n", "7")),
+    (("--sessions", "7", "--seq-len", "2k"), ("-n", "7", "-c", "2048")),
     (("-n7",), ("--requests", "7")),
 ], ids=" ".join)  # fmt: skip
 def test_a_familiar_spelling_answers_the_same(

@@ -126,6 +126,7 @@ def test_a_no_is_an_answer() -> None:
         ({"model": "llama-3.1-8b"}, "usage", "command is missing"),
         ({"command": "sise"}, "usage", 'no command "sise" in batch'),
         ({"command": "batch"}, "usage", 'no command "batch" in batch'),
+        ({"command": "engines"}, "usage", 'no command "engines" in batch'),
         ({"command": ["size"]}, "usage", "in batch"),
         ({"command": None}, "usage", "command is missing"),
         ({**GOOD, "contxt": 5}, "usage", 'size has no key "contxt"'),
@@ -280,3 +281,26 @@ def test_a_missing_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
     assert (answer.code, answer.text) == (2, "")
     assert "cannot read" in capsys.readouterr().err
+
+
+def test_a_command_that_batch_has_not_is_named_as_one() -> None:
+    (text, good), (split, fits) = stream.answers([
+        b'{"command": "engines"}\n',
+        b'{"command": "fit", "model": "llama-3.1-8b", "gpu": "2xh100", "pp_layers": "12,20"}\n',
+    ])  # fmt: skip
+
+    assert not good
+    assert "kvcalc engines by itself" in json.loads(text)["errors"][0]["hint"]
+    assert fits
+    assert [rank["layers"] for rank in json.loads(split)["data"]["ranks"]] == [12, 20]
+
+
+@pytest.mark.parametrize("key", ["model", "trace", "clock", "gpu", "engine"])
+def test_half_a_character_is_an_error_in_one_line(key: str) -> None:
+    """JSON can write half a pair alone; no file has such a name, and UTF-8 cannot say it."""
+    line = {"command": "simulate", "model": "llama-3.1-8b", "gpu": "h100", key: "\ud800"}
+    failed, answered = answers(line, GOOD)
+
+    assert failed["status"] == "error"
+    assert failed["errors"][0]["message"].isprintable()
+    assert answered["status"] == "ok"

@@ -97,11 +97,11 @@ def test_windows_share_until_they_have_slid_over_the_prefix() -> None:
     """Exaone-4: 16 full layers and 48 with a window of 4,096, in four groups of 16 layers.
 
     992 of 1,000 tokens are 62 blocks of each group. At 4,096 tokens the windows hold them all; at
-    4,596 they have left 500 tokens behind, 31.25 blocks, and hold 30 of them.
+    4,596 they have left 500 tokens behind and freed the 31 whole blocks in them: 31 are held.
     """
     block = 16 * 16 * 4096
     asked = {"model": "exaone-4.0-32b", "kv_pool": "1MiB", "requests": 2}
-    for tokens, shared in ((4096, 4 * 62), (4596, 62 + 3 * 30), (5096, 62)):
+    for tokens, shared in ((4096, 4 * 62), (4596, 62 + 3 * 31), (5096, 62)):
         apart, same = (
             fit(**asked, context=tokens, shared_prefix=1000, prefix_copies=n) for n in (2, 1)
         )
@@ -129,6 +129,87 @@ def test_copies_need_a_prefix() -> None:
             command("llama-3.1-8b", prefix_copies=2)
     with pytest.raises(KvcalcError, match="--prefix-copies is 0"):
         fit(prefix_copies=0)
+
+
+def planned(model: str, **options: Any) -> FitResult:
+    """As it is asked, without a pool or a context of these tests."""
+    result = kvcalc.fit(model, **options)
+    assert isinstance(result, FitResult)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"shared_prefix": 4096}, "--shared-prefix 4,096 leaves nothing of -c 4,096"),
+        ({"shared_prefix": 10**12}, "leaves nothing of -c 4,096"),
+        ({"shared_prefix": 2000, "average_context": 2000},
+         "leaves nothing of --average-context 2,000"),
+    ],
+)  # fmt: skip
+def test_requests_that_are_nothing_but_their_prefix(asked: dict[str, int], said: str) -> None:
+    """Any number of them would fit."""
+    with pytest.raises(KvcalcError, match=said):
+        planned("llama-3.1-8b", gpu="4090", **asked)
+
+
+def test_the_ladder_begins_beyond_the_prefix() -> None:
+    r = planned("llama-3.1-8b", kv_pool="20GiB", context=4000, shared_prefix=3000)
+
+    assert [step.context_tokens for step in r.ladder][:2] == [4000, 4096]
+
+
+def test_a_context_is_solved_for_with_the_whole_prefix() -> None:
+    """10,239 blocks of 16 tokens hold 500 blocks of the prefix once and 20 · 486 others: 986 each.
+
+    The default context of 4,096 is shorter than the prefix and cuts nothing off it.
+    """
+    asked: dict[str, Any] = {
+        "kv_pool": "20GiB",
+        "requests": 20,
+        "shared_prefix": 8000,
+        "solve": "context",
+    }
+    r = planned("llama-3.1-8b", **asked)
+    assert r.solved is not None
+    assert r.solved.value == (500 + (10_239 - 500) // 20) * 16
+    # The prefix alone is 8,125 blocks; 1 GiB are 512.
+    none = planned("llama-3.1-8b", **{**asked, "shared_prefix": 130_000, "kv_pool": "1GiB"})
+    assert none.solved is not None
+    assert none.solved.value is None
+    assert not none.fits
+
+
+def test_no_suggestion_is_shorter_than_the_prefix() -> None:
+    r = planned("llama-3.1-8b", gpu="4090", context=60_000, requests=5, shared_prefix=50_000)
+
+    assert not r.fits
+    assert not [s for s in r.suggestions if s.change == "context"]
+
+
+def test_a_prefix_is_part_of_each_request() -> None:
+    with pytest.raises(KvcalcError, match="--shared-prefix 5,000 is longer than -c 4,096"):
+        kvcalc.size("llama-3.1-8b", context=4096, shared_prefix=5000)
+    mixed = kvcalc.size("llama-3.1-8b", request=[2000, 500], shared_prefix=100)
+    assert mixed.batch is not None
+    assert mixed.batch.total_bytes == 2500 * 131_072
+    assert [w.code for w in mixed.warnings] == ["batch_unshared"]
+    with pytest.raises(KvcalcError, match="leaves nothing of -c 2,000"):
+        kvcalc.report("llama-3.1-8b", gpu="h100", context=[4096, 2000], shared_prefix=3000)
+
+
+def test_a_block_is_shared_while_the_window_is_over_a_token_of_it() -> None:
+    """Gemma-3-27B at 4,005 tokens, 3,000 of them shared: full layers share 187 blocks.
+
+    Windows of 1,024 have left 2,981 tokens behind, 186 whole blocks of 16, and share the 187th in
+    each of their 6 groups. A request has 251 blocks and 6 · 252.
+    """
+    r = planned("gemma-3-27b", gpu="h100", kv_pool="400GiB", context=4005, shared_prefix=3000)
+
+    blocks = 400 * 2**30 // (10 * 16 * 16 * 256 * 2) - 1
+    one, shared = 251 + 6 * 252, 187 + 6 * (187 - 186)
+    assert r.max_requests == (blocks - shared) // (one - shared)
+    assert r.max_requests != (blocks - 187) // (one - 187)
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,19 @@ def test_streams_of_one_name_share_their_beginning() -> None:
     assert keys.of(None, 200) == ()
 
 
+def test_a_prefix_is_named_as_far_as_prompts_reach() -> None:
+    """10¹² tokens would be 62.5 · 10⁹ names; longer prompts later go on where shorter ended."""
+    keys = Keys(16)
+    endless = (("S", 8), ("G", 10**12))
+    first = list(keys.of(endless, 40))
+    assert len(first) == 2  # 40 / 16 = 2.5
+    longer = list(keys.of(endless, 1600))
+    assert len(longer) == 100
+    assert longer[:2] == first
+    assert list(keys.of(endless, 40)) == first
+    assert keys.of(endless, 15) == []
+
+
 def test_hash_blocks_of_other_sizes() -> None:
     """1,100 tokens in hash blocks of 512: the third is cut at 76 tokens."""
     ids = HashIds([7, 8, 9], 512)

@@ -50,6 +50,8 @@ VALUES: list[tuple[str, str, object, object]] = [
     ("ik_llama.cpp", "mla_attn", "2", "2"),
     ("lmdeploy", "quant_policy", 8, "8"),
     ("transformers", "all_logits", True, True),
+    ("tensorrt-llm", "tokens_per_block", "64", 64),
+    ("vllm", "num_draft_layers", 256, 256),
 ]
 
 
@@ -74,6 +76,11 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("ollama", {"kv_cache_type": "q5_0"}, "usage"),
     ("tensorrt-llm", {"free_gpu_memory_fraction": "most"}, "usage"),
     ("none", {"n_ctx": "1"}, "unknown_setting"),
+    ("tensorrt-llm", {"tokens_per_block": "48"}, "usage"),
+    ("vllm", {"num_draft_layers": "1000000000000"}, "usage"),
+    ("llama.cpp", {"n_seq_max": "257"}, "usage"),
+    ("ik_llama.cpp", {"n_seq_max": "257"}, "usage"),
+    ("ollama", {"num_parallel": "257"}, "usage"),
 ]
 
 

@@ -76,6 +76,9 @@ def test_a_newer_chunk_and_batch_move_the_share() -> None:
     })  # fmt: skip
 
     assert prefill_graphs(2048) == 42
+    # 8 to 32, 14 to 256, 8 to 512, 8 to 1,024, 12 to 4,096: 50; then one every 512.
+    assert [prefill_graphs(n) for n in (4096, 4607, 4608, 8192)] == [50, 50, 51, 58]
+    assert prefill_graphs(10**12) == 50 + (10**12 - 4096) // 512
     # 1 − 10,240 / 81,559 = 0.8744
     assert start_of(small, 0, 0).fraction == Fraction(874, 1000)
 

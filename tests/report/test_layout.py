@@ -100,6 +100,15 @@ def test_a_short_form_replaces_the_column_before_it() -> None:
     assert drawn(table, None)[0] == "  a  a long head"
 
 
+def test_bars_alone_go_where_the_screen_has_no_room_for_them() -> None:
+    columns = (Column("policy", "<", screen=True, narrow=True),
+               Column("used", "<", screen=True, narrow=True))  # fmt: skip
+    bars = Table(columns, (Row(("naive", Share(0.5))),))
+
+    assert drawn(bars, 40)[0] == "  policy  used"
+    assert drawn(bars, 12) == []
+
+
 #: No column may go, and the name alone is 30 cells.
 CHANGES = Table(
     (Column("change one thing", "<"), Column("requests"), Column(""), Column("longest")),

@@ -23,7 +23,8 @@ class Keys:
         self._next = count(1)
         #: (name of the tokens before, key, offset in its stream, tokens) → name.
         self._names: dict[tuple[int, str, int, int], int] = {}
-        self._prefixes: dict[Segments, list[Hashable]] = {}
+        #: A prefix → the names of its first blocks, and the blocks that were asked for.
+        self._prefixes: dict[Segments, tuple[list[Hashable], int]] = {}
 
     def of(self, prefix: Prefix, prompt: int) -> Sequence[Hashable]:
         """Names of the full blocks among the first `prompt` tokens."""
@@ -31,18 +32,20 @@ class Keys:
             return ()
         if isinstance(prefix, HashIds):
             return self._of_ids(prefix, prompt)
-        names = self._prefixes.get(prefix)
-        if names is None:
-            names = self._of_segments(prefix)
+        full = prompt // self._size
+        names, asked = self._prefixes.get(prefix, ([], 0))
+        if full > asked:  # a prefix may be endless: no more of it is named than prompts reach
+            asked = max(full, 2 * asked)
+            names = self._of_segments(prefix, asked)
             if len(self._prefixes) >= _KEPT:
                 self._prefixes.clear()
-            self._prefixes[prefix] = names
-        full = prompt // self._size
+            self._prefixes[prefix] = names, asked
         return names if full >= len(names) else names[:full]
 
-    def _of_segments(self, prefix: Segments) -> list[Hashable]:
-        """Each piece of a block is named after what is before it, its stream and its place there.
+    def _of_segments(self, prefix: Segments, most: int) -> list[Hashable]:
+        """Names of the first `most` blocks.
 
+        Each piece of a block is named after what is before it, its stream and its place there.
         [["G", 48]] and [["G", 96]] share three blocks of 16; [["S", 8], ["G", 8]] is a block of
         two pieces.
         """
@@ -58,6 +61,8 @@ class Keys:
                 if not room:
                     # Not a plain number, which may be the id of a block in the trace.
                     names.append((parent,))
+                    if len(names) == most:
+                        return names
                     room = self._size
         return names
 

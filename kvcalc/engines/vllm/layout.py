@@ -48,7 +48,9 @@ class Layout(NamedTuple):
     def shared(self, prefix: int, tokens: int) -> int:
         """Of the blocks of a request of `tokens`, those of a common prefix that are still held.
 
-        Windows share them too, until they have slid over them; states are each request's own.
+        Windows share them too, until they have slid over them: a window of 1,024 at 4,005 tokens
+        has left 2,981 behind and freed the 186 whole blocks of 16 in them. States are each
+        request's own.
         """
         blocks = 0
         for g in self.groups:
@@ -57,7 +59,7 @@ class Layout(NamedTuple):
                 blocks += prefix // size
             elif spec.is_window:
                 left_behind = max(tokens - (spec.window or 0), 0)
-                blocks += max(prefix // size - cdiv(left_behind, size), 0)
+                blocks += max(prefix // size - left_behind // size, 0)
         return blocks
 
     def shared_tokens(self, prefix: int) -> int:

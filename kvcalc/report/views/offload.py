@@ -8,7 +8,8 @@ from kvcalc.core.results.offload import OffloadContext, OffloadResult
 from kvcalc.core.results.rows import Rows
 from kvcalc.core.units import GIB, fixed, format_bytes, percent, trimmed
 from kvcalc.report.document import Block, Column, Document, Paragraph, Row, Table, Verdict
-from kvcalc.report.views.speed import seconds, significant
+from kvcalc.report.views.speed import seconds, si, significant
+from kvcalc.report.views.times import per_second
 
 
 def view(r: OffloadResult) -> Document:
@@ -124,7 +125,7 @@ def _flow(r: OffloadResult) -> Verdict:
     stream = r.stream
     assert stream is not None  # noqa: S101 - only asked with a stream
     giga, bits = _rates(stream.bytes_per_second)
-    rate = trimmed(stream.requests_per_second)
+    rate = _per_second(stream.requests_per_second)
     text = f"{rate} request{'' if rate == '1' else 's'}/s {_of(r)} move {giga} GB/s = {bits} Gb/s"
     if stream.link_fraction is None:
         return Verdict(f"{text}.", strong=text)
@@ -138,7 +139,7 @@ def _streamed(r: OffloadResult) -> str:
     stream = r.stream
     assert stream is not None  # noqa: S101 - only asked with a stream
     giga, bits = _rates(stream.bytes_per_second)
-    rate = trimmed(stream.requests_per_second)
+    rate = _per_second(stream.requests_per_second)
     text = f"{rate} request{'' if rate == '1' else 's'}/s move {giga} GB/s = {bits} Gb/s"
     share = stream.link_fraction
     return text if share is None else f"{text}, {_percent(share)} of the link"
@@ -246,7 +247,14 @@ def _rates(value: int) -> tuple[str, str]:
 
 
 def _rate(value: int) -> str:
+    if value < 10**7:
+        return si(value, "B/s")
     return f"{trimmed(value, 10**9)}\u00a0GB/s"
+
+
+def _per_second(requests: float) -> str:
+    """10, 0.5, 0.002."""
+    return trimmed(requests) if requests >= 0.01 else per_second(requests)
 
 
 def _percent(value: float) -> str:

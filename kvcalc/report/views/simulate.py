@@ -22,6 +22,7 @@ from kvcalc.report.document import (
     Verdict,
     keys,
 )
+from kvcalc.report.views.times import duration
 
 _NOTES = {
     "naive": "naive reserves {max:,} tokens",
@@ -81,7 +82,7 @@ def _solved(r: SimulateResult) -> Verdict:
     s = r.solved
     assert s is not None  # noqa: S101 - the caller looked; for the type checker
     machine = _machine(r)
-    limit = _duration(s.max_wait_seconds)
+    limit = duration(s.max_wait_seconds)
     if s.value is None:
         what = "no rate" if s.option == "rate" else "no number of GPUs"
         return Verdict(f"{what} keeps 99% from waiting more than {limit}", machine, fits=False)
@@ -134,7 +135,7 @@ def _what(r: SimulateResult) -> str:
 def _step(r: SimulateResult) -> str:
     if r.step_seconds is None:
         return "time in steps"
-    return f"a step is {_duration(r.step_seconds)}"
+    return f"a step is {duration(r.step_seconds)}"
 
 
 def _figures(results: Sequence[SimulateResult], names: Sequence[str] | None = None) -> Table:
@@ -214,7 +215,7 @@ def _time(r: SimulateResult, what: str, which: str) -> str:
     """A percentile in seconds, else in steps; empty if there is none."""
     seconds = getattr(getattr(r.latency, f"{what}_seconds"), which)
     if seconds is not None:
-        return _duration(seconds)
+        return duration(seconds)
     steps = getattr(getattr(r.latency, f"{what}_steps"), which)
     return "" if steps is None else f"{trimmed(steps, 1, 1)} steps"
 
@@ -226,19 +227,7 @@ def waited(r: SimulateResult) -> str:
 
 def run_length(r: SimulateResult) -> str:
     """How long it took to serve them all."""
-    return f"{r.steps:,} steps" if r.seconds is None else _duration(r.seconds)
-
-
-def _duration(seconds: float) -> str:
-    """17 ms, 7.7 s, 29 min 43 s."""
-    if not seconds:
-        return "0"
-    if seconds < 0.9995:
-        return f"{trimmed(seconds * 1000, 1, 0 if seconds >= 0.01 else 1)}\u00a0ms"
-    if seconds < 59.95:
-        return f"{trimmed(seconds, 1, 1)}\u00a0s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes:,}\u00a0min\u00a0{rest:02}\u00a0s"
+    return f"{r.steps:,} steps" if r.seconds is None else duration(r.seconds)
 
 
 def in_thousands(blocks: int) -> bool:
@@ -273,4 +262,4 @@ def _requests(r: SimulateResult) -> Table:
 
 
 def _waited(seconds: float | None, steps: int | None) -> str:
-    return f"{steps or 0:,} steps" if seconds is None else _duration(seconds)
+    return f"{steps or 0:,} steps" if seconds is None else duration(seconds)

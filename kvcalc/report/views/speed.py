@@ -17,6 +17,7 @@ from kvcalc.report.document import (
     Verdict,
     keys,
 )
+from kvcalc.report.views.times import duration
 
 _PREFIXES = (("E", 18), ("P", 15), ("T", 12), ("G", 9), ("M", 6), ("k", 3))
 _SECONDS = (("s", 0), ("ms", -3), ("µs", -6), ("ns", -9))
@@ -45,7 +46,9 @@ def si(value: float, unit: str = "") -> str:
 
 
 def seconds(value: float) -> str:
-    """36.6 ms, 1.92 s."""
+    """36.6 ms, 1.92 s, 2 min 05 s."""
+    if value >= 60:
+        return duration(value)
     name, power = next((s for s in _SECONDS if value >= 10.0 ** s[1]), _SECONDS[-1])
     return f"{significant(value / 10.0**power)}\u00a0{name}"
 

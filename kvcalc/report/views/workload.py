@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvcalc.core.results.workload import Lengths, WorkloadResult
 from kvcalc.core.units import fixed, percent, trimmed
 from kvcalc.report.document import Block, Column, Document, Paragraph, Row, Table, Verdict
+from kvcalc.report.views.times import duration, per_second
 
 
 def view(r: WorkloadResult) -> Document:
@@ -24,8 +25,8 @@ def _verdict(r: WorkloadResult) -> Verdict:
     strong = f"{r.requests:,} request{'' if r.requests == 1 else 's'}"
     text = strong
     if r.arrivals is not None and r.arrivals.requests_per_second is not None:
-        rate = fixed(r.arrivals.requests_per_second, 1, 2)
-        text += f" in {_minutes(r.arrivals.duration_seconds)}, {rate} a second"
+        each = per_second(r.arrivals.requests_per_second)
+        text += f" in {duration(r.arrivals.duration_seconds)}, {each} a second"
     elif r.last_step is not None:
         text += f" up to step {r.last_step:,}"
     elif r.requests:
@@ -89,10 +90,3 @@ def _cache(r: WorkloadResult) -> Table:
 
 def _about(value: float) -> str:
     return trimmed(value, 1, 1) if value < 1000 else fixed(value, 1, 0)
-
-
-def _minutes(seconds: float) -> str:
-    if seconds < 60:
-        return f"{trimmed(seconds, 1, 1)}\u00a0s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes:,}\u00a0min\u00a0{rest:02}\u00a0s"
