@@ -129,7 +129,10 @@ def test_a_run_with_names_is_hit_block_by_block() -> None:
     run = queue.stow(4)
     queue.store(1)
     queue.take(1)
-    queue.spell(run, ["a", "b", "c"])
+    for place, name in enumerate("abcd"):
+        queue.spell(run, place, name)
+    # The last one has been taken.
+    assert queue.find("d") is None
     middle = queue.find("b")
     assert middle is not None
     queue.hold(middle)

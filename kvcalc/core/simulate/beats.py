@@ -7,16 +7,20 @@ of any number of requests cost one look at the classes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 
 
 class Beats:
     """Decoding requests by the step, modulo B, in which they begin a block."""
 
-    __slots__ = ("counts", "running", "size")
+    __slots__ = ("counts", "running", "size", "weight")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, weight: int = 1) -> None:
         self.size = size
+        #: Blocks that a request begins at once, one in each group of this block size.
+        self.weight = weight
+        #: Blocks begun, by class of steps and in a round of all classes.
         self.counts = [0] * size
         self.running = 0
 
@@ -26,13 +30,13 @@ class Beats:
 
     def join(self, seat: int) -> None:
         """One more request of this class."""
-        self.counts[seat] += 1
-        self.running += 1
+        self.counts[seat] += self.weight
+        self.running += self.weight
 
     def leave(self, seat: int) -> None:
         """One fewer."""
-        self.counts[seat] -= 1
-        self.running -= 1
+        self.counts[seat] -= self.weight
+        self.running -= self.weight
 
     def at(self, step: int) -> int:
         """Blocks begun in `step`."""
@@ -61,6 +65,12 @@ class Beats:
         area += rest * rounds * running + sum(tail)
         return rounds * running + (tail[-1] if tail else 0), area
 
+    def each(self, step: int, steps: int) -> list[int]:
+        """Blocks begun in each of `steps` steps."""
+        rounds, rest = divmod(steps, self.size)
+        each = self._slice(step, rest)
+        return self._slice(step, self.size) * rounds + each if rounds else each
+
     def _slice(self, step: int, steps: int) -> list[int]:
         """Blocks begun in each of `steps` ≤ B steps."""
         start = step % self.size
@@ -72,7 +82,7 @@ class Beats:
 
     def enough(self, step: int, most: int, free: int) -> int:
         """The most steps, up to `most`, that begin at most `free` blocks."""
-        # No request begins more than one block a round.
+        # In a round each request begins its blocks once.
         if (most // self.size + 1) * self.running <= free or self.begun(step, most) <= free:
             return most
         if not self.running:
@@ -86,3 +96,9 @@ class Beats:
                 break
             steps += 1
         return min(steps, most)
+
+
+def totals(beats: Sequence[Beats], step: int, steps: int) -> list[int]:
+    """Blocks begun in each of `steps` steps, by requests of all block sizes."""
+    rows = [each.each(step, steps) for each in beats]
+    return [sum(row) for row in zip(*rows, strict=True)] if rows else [0] * steps

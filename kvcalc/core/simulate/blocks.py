@@ -9,7 +9,7 @@ hash that no other request can ask for, in runs.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 
 
 class Block:
@@ -17,29 +17,32 @@ class Block:
 
     `refs` requests hold it; at 0 it waits in the queue, at −1 it has been taken from there. Blocks
     of one name exist several times where requests computed them independently; a hit takes the
-    oldest, which is the one in the table, and `twins` are the others. A name of None: nobody can
-    ask for it yet.
+    oldest, which is the one in the table, and `twins` are the others.
     """
 
-    __slots__ = ("home", "name", "refs", "twins")
+    __slots__ = ("home", "name", "place", "refs", "twins")
 
-    def __init__(self, name: Hashable | None) -> None:
+    def __init__(self, name: Hashable) -> None:
         self.name = name
         self.refs = 1
-        #: The run in whose place in the queue it waits, if not in its own.
+        #: The run in whose place in the queue it waits, if not in its own, and where in it.
         self.home: Run | None = None
+        self.place = 0
         self.twins: list[Block] | None = None
 
 
 class Run:
-    """Consecutive full blocks of one request that only itself could hit; the last goes first."""
+    """Consecutive full blocks that only their own requests could hit; the last goes first."""
 
-    __slots__ = ("blocks", "count")
+    __slots__ = ("blocks", "count", "top")
 
     def __init__(self, count: int) -> None:
+        #: Those that wait.
         self.count = count
-        #: All of them, once they have names.
-        self.blocks: list[Block] = []
+        #: Those from here on have been taken; of those before, hits may have left holes.
+        self.top = count
+        #: Those that have got a name, by place; None is a hole.
+        self.blocks: dict[int, Block | None] = {}
 
 
 class Queue:
@@ -71,26 +74,12 @@ class Queue:
                 first.twins = []
             first.twins.append(block)
 
-    def lay(self) -> Block:
-        """A full block to the tail that may get a name while it is there."""
-        block = Block(None)
-        block.refs = 0
-        self._order[block] = None
-        self.idle += 1
-        return block
-
-    def name(self, block: Block, name: Hashable) -> None:
-        """A block that was laid can be hit from now on, if it is still there."""
-        if not block.refs and block.name is None:
-            block.name = name
-            self._enter(name, block)
-
-    def spell(self, run: Run, names: Sequence[Hashable]) -> None:
-        """The blocks that are left of a run can be hit from now on, one by one."""
-        for name in names:
+    def spell(self, run: Run, place: int, name: Hashable) -> None:
+        """A block of a run can be hit from now on, if it is still there."""
+        if place < run.top:
             block = Block(name)
-            block.refs, block.home = 0, run
-            run.blocks.append(block)
+            block.refs, block.home, block.place = 0, run, place
+            run.blocks[place] = block
             self._enter(name, block)
 
     def hold(self, block: Block) -> None:
@@ -101,7 +90,7 @@ class Queue:
                 del self._order[block]
             else:
                 block.home = None
-                home.blocks.remove(block)
+                home.blocks[block.place] = None
                 home.count -= 1
                 if not home.count:
                     del self._order[home]
@@ -118,7 +107,7 @@ class Queue:
         return True
 
     def stow(self, count: int) -> Run:
-        """`count` full blocks to the tail, where their request may find them again."""
+        """`count` full blocks to the tail, where their requests may find them again."""
         run = Run(count)
         self._order[run] = None
         self.idle += count
@@ -135,7 +124,10 @@ class Queue:
 
     def shelve(self, name: Hashable) -> None:
         """A full block of nobody else to the tail, where its request may find it again."""
-        self.name(self.lay(), name)
+        block = self.register(name)
+        block.refs = 0
+        self._order[block] = None
+        self.idle += 1
 
     def recall(self, run: Run) -> None:
         """A preempted request hits what is left of its own run."""
@@ -157,23 +149,33 @@ class Queue:
             first = next(iter(order))
             if isinstance(first, Block):
                 del order[first]
-                first.refs = -1
-                if first.name is not None:
-                    self._forget(first)
+                self._forget(first)
                 count -= 1
                 continue
             taken = min(first.count, count)
-            first.count -= taken
-            for block in first.blocks[first.count :]:
-                block.refs = -1
-                self._forget(block)
-            del first.blocks[first.count :]
+            if first.blocks:
+                self._pick(first, taken)
+            else:
+                first.top -= taken
+                first.count -= taken
             count -= taken
             if not first.count:
                 del order[first]
 
+    def _pick(self, run: Run, count: int) -> None:
+        """The last blocks of a run some of which have names."""
+        while count:
+            run.top -= 1
+            block = run.blocks.pop(run.top, _NAMELESS)
+            if block is None:
+                continue
+            if block is not _NAMELESS:
+                self._forget(block)
+            run.count -= 1
+            count -= 1
+
     def _forget(self, block: Block) -> None:
-        assert block.name is not None  # noqa: S101 - the caller looked; for the type checker
+        block.refs = -1
         first = self._table[block.name]
         if first is not block:
             assert first.twins is not None  # noqa: S101 - a block that is not the first is a twin
@@ -184,6 +186,9 @@ class Queue:
             self._table[block.name] = heir
         else:
             del self._table[block.name]
+
+
+_NAMELESS = Block("")
 
 
 class _Nobodys(Run):
