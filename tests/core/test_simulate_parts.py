@@ -114,7 +114,7 @@ def test_blocks_leave_the_queue_oldest_first() -> None:
     a, b = queue.register("a"), queue.register("b")
     queue.drop(b)
     queue.drop(a)
-    queue.store(3)
+    queue.lay(3)
     assert (queue.fresh, queue.idle) == (2, 5)
     queue.take(3)
     assert queue.find("b") is None
@@ -124,26 +124,38 @@ def test_blocks_leave_the_queue_oldest_first() -> None:
     assert (queue.fresh, queue.idle) == (0, 1)
 
 
-def test_a_run_with_names_is_hit_block_by_block() -> None:
+def test_a_row_with_names_is_hit_block_by_block() -> None:
     queue = Queue(0)
-    run = queue.stow(4)
-    queue.store(1)
+    row, place = queue.lay(4)
+    assert queue.lay(1) == (row, 4)
     queue.take(1)
-    for place, name in enumerate("abcd"):
-        queue.spell(run, place, name)
-    # The last one has been taken.
-    assert queue.find("d") is None
-    middle = queue.find("b")
+    for i, name in enumerate("abcd"):
+        queue.spell(row, place + i, name)
+    # The first has been taken before it got its name.
+    assert queue.find("a") is None
+    middle = queue.find("c")
     assert middle is not None
     queue.hold(middle)
     assert queue.idle == 3
-    # The last goes first.
     queue.take(1)
-    assert (queue.find("c"), queue.find("b")) == (None, middle)
-    first = queue.find("a")
-    assert first is not None
-    queue.hold(first)
+    assert (queue.find("b"), queue.find("c")) == (None, middle)
+    # The hole does not count: "d" and the one behind it are left.
     queue.take(1)
+    assert queue.find("d") is None
+    queue.take(1)
+    assert queue.idle == 0
+    assert queue.lay(1) != (row, 5)
+
+
+def test_a_run_is_recalled_as_far_as_it_is_left() -> None:
+    queue = Queue(0)
+    run = queue.stow(3)
+    queue.lay(2)
+    queue.take(1)
+    assert run.count == 2
+    queue.recall(run)
+    assert queue.idle == 2
+    queue.take(2)
     assert queue.idle == 0
 
 

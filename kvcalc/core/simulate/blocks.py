@@ -3,13 +3,14 @@
 vLLM 0.33 frees a request's blocks last to first. A block without a hash goes to the queue's front
 and is taken next; one with a hash goes to the tail, so that the front of those is the least
 recently used. Blocks without a hash are all alike: a number stands for them. So do blocks with a
-hash that no other request can ask for, in runs.
+hash that no other request can ask for, in rows.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
+from heapq import heappop, heappush
 
 
 class Block:
@@ -25,36 +26,49 @@ class Block:
     def __init__(self, name: Hashable) -> None:
         self.name = name
         self.refs = 1
-        #: The run in whose place in the queue it waits, if not in its own, and where in it.
-        self.home: Run | None = None
+        #: The row in whose place in the queue it waits, if not in its own, and where in it.
+        self.home: Row | None = None
         self.place = 0
         self.twins: list[Block] | None = None
 
 
 class Run:
-    """Consecutive full blocks that only their own requests could hit; the last goes first."""
+    """Full blocks of one request that only itself could hit, all of those that are left."""
 
-    __slots__ = ("blocks", "count", "top")
+    __slots__ = ("count",)
 
     def __init__(self, count: int) -> None:
-        #: Those that wait.
         self.count = count
-        #: Those from here on have been taken; of those before, hits may have left holes.
-        self.top = count
-        #: Those that have got a name, by place; None is a hole.
+
+
+class Row:
+    """Full blocks of any requests, one after the other, that nobody asks for yet.
+
+    Places in it count from 0 on; the first goes first.
+    """
+
+    __slots__ = ("blocks", "count", "end", "first", "marks")
+
+    def __init__(self) -> None:
+        #: Those that wait, from `first` up to `end`; hits may have left holes.
+        self.count = self.first = self.end = 0
+        #: Those that have got a name, by place; None is a hole. Their places, the least first.
         self.blocks: dict[int, Block | None] = {}
+        self.marks: list[int] = []
 
 
 class Queue:
-    """Free blocks: `fresh` without content in front, then blocks and runs, oldest first."""
+    """Free blocks: `fresh` without content in front, then those with content, oldest first."""
 
-    __slots__ = ("_order", "_table", "fresh", "idle")
+    __slots__ = ("_order", "_table", "_tail", "fresh", "idle")
 
     def __init__(self, fresh: int) -> None:
         self.fresh = fresh
         #: Free blocks with content.
         self.idle = 0
-        self._order: OrderedDict[Block | Run, None] = OrderedDict()
+        self._order: OrderedDict[Block | Run | Row, None] = OrderedDict()
+        #: The last of them, if it is a row.
+        self._tail: Row | None = None
         self._table: dict[Hashable, Block] = {}
 
     def find(self, name: Hashable) -> Block | None:
@@ -74,12 +88,13 @@ class Queue:
                 first.twins = []
             first.twins.append(block)
 
-    def spell(self, run: Run, place: int, name: Hashable) -> None:
-        """A block of a run can be hit from now on, if it is still there."""
-        if place < run.top:
+    def spell(self, row: Row, place: int, name: Hashable) -> None:
+        """A block of a row can be hit from now on, if it is still there."""
+        if place >= row.first:
             block = Block(name)
-            block.refs, block.home, block.place = 0, run, place
-            run.blocks[place] = block
+            block.refs, block.home, block.place = 0, row, place
+            row.blocks[place] = block
+            heappush(row.marks, place)
             self._enter(name, block)
 
     def hold(self, block: Block) -> None:
@@ -93,7 +108,7 @@ class Queue:
                 home.blocks[block.place] = None
                 home.count -= 1
                 if not home.count:
-                    del self._order[home]
+                    self._remove(home)
             self.idle -= 1
         block.refs += 1
 
@@ -102,31 +117,43 @@ class Queue:
         block.refs -= 1
         if block.refs:
             return False
-        self._order[block] = None
+        self._append(block)
         self.idle += 1
         return True
 
+    def _append(self, block: Block | Run) -> None:
+        self._order[block] = None
+        self._tail = None
+
+    def _remove(self, row: Row) -> None:
+        del self._order[row]
+        if row is self._tail:
+            self._tail = None
+
     def stow(self, count: int) -> Run:
-        """`count` full blocks to the tail, where their requests may find them again."""
+        """`count` full blocks to the tail, where their request may find all that are left."""
         run = Run(count)
-        self._order[run] = None
+        self._append(run)
         self.idle += count
         return run
 
-    def store(self, count: int) -> None:
-        """`count` full blocks to the tail that nobody can hit."""
+    def lay(self, count: int) -> tuple[Row, int]:
+        """`count` full blocks to the tail that may get names there; where they begin."""
         self.idle += count
-        last = next(reversed(self._order), None)
-        if isinstance(last, _Nobodys):
-            last.count += count
-        else:
-            self._order[_Nobodys(count)] = None
+        row = self._tail
+        if row is None:
+            row = self._tail = Row()
+            self._order[row] = None
+        place = row.end
+        row.end += count
+        row.count += count
+        return row, place
 
     def shelve(self, name: Hashable) -> None:
         """A full block of nobody else to the tail, where its request may find it again."""
         block = self.register(name)
         block.refs = 0
-        self._order[block] = None
+        self._append(block)
         self.idle += 1
 
     def recall(self, run: Run) -> None:
@@ -144,35 +171,38 @@ class Queue:
         count -= self.fresh
         self.fresh = 0
         self.idle -= count
-        order = self._order
         while count:
-            first = next(iter(order))
-            if isinstance(first, Block):
-                del order[first]
+            first = next(iter(self._order))
+            if isinstance(first, Row):
+                count -= self._cut(first, count)
+            elif isinstance(first, Run):
+                taken = min(first.count, count)
+                first.count -= taken
+                count -= taken
+                if not first.count:
+                    del self._order[first]
+            else:
+                del self._order[first]
                 self._forget(first)
                 count -= 1
-                continue
-            taken = min(first.count, count)
-            if first.blocks:
-                self._pick(first, taken)
-            else:
-                first.top -= taken
-                first.count -= taken
-            count -= taken
-            if not first.count:
-                del order[first]
 
-    def _pick(self, run: Run, count: int) -> None:
-        """The last blocks of a run some of which have names."""
-        while count:
-            run.top -= 1
-            block = run.blocks.pop(run.top, _NAMELESS)
-            if block is None:
-                continue
-            if block is not _NAMELESS:
+    def _cut(self, row: Row, most: int) -> int:
+        """Take up to so many blocks of the first row; how many they were."""
+        taken = min(row.count, most)
+        left = taken
+        while row.marks and row.marks[0] < row.first + left:
+            place = heappop(row.marks)
+            left -= place - row.first
+            row.first = place + 1
+            block = row.blocks.pop(place)
+            if block is not None:
                 self._forget(block)
-            run.count -= 1
-            count -= 1
+                left -= 1
+        row.first += left
+        row.count -= taken
+        if not row.count:
+            self._remove(row)
+        return taken
 
     def _forget(self, block: Block) -> None:
         block.refs = -1
@@ -186,12 +216,3 @@ class Queue:
             self._table[block.name] = heir
         else:
             del self._table[block.name]
-
-
-_NAMELESS = Block("")
-
-
-class _Nobodys(Run):
-    """Full blocks that no request can ever hit; neighbours in the queue are one."""
-
-    __slots__ = ()

@@ -112,7 +112,7 @@ class Cached(Counted):
         if free and keep:
             job.run = queue.stow(free)
         elif free:
-            queue.store(free)
+            queue.lay(free)
         if rest:
             free += 1
         for block in reversed(job.shared):

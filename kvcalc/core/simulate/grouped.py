@@ -84,7 +84,7 @@ class Grouped(Counted):
         strips = []
         for kind, rows in zip(self._groups.kinds, self._hits, strict=True):
             skipped = kind.spec.skipped(self._hit) // kind.size
-            strip = Strip(skipped, max(skipped, len(rows)), kind.blocks + 1)
+            strip = Strip(skipped, max(skipped, len(rows)))
             for place in range(skipped, len(rows)):
                 self._hold(strip, place, rows[place])
             strips.append(strip)

@@ -16,7 +16,7 @@ from math import lcm
 from typing import NamedTuple
 
 from kvcalc.core.simulate.beats import Beats, totals
-from kvcalc.core.simulate.blocks import Run
+from kvcalc.core.simulate.blocks import Row
 from kvcalc.core.simulate.job import CHUNKED, WINDOW, Job
 from kvcalc.core.simulate.kinds import Kind
 from kvcalc.core.simulate.strips import Groups, Left
@@ -26,9 +26,13 @@ Classes = list[tuple[int, ...]]
 
 
 class Trail(NamedTuple):
-    """What calm windows left in some steps, of requests whose tickets lie between two others."""
+    """What calm windows left in some steps, of requests whose tickets lie between two others.
 
-    run: Run
+    It stands in a row from `place` on, in the order in which it went.
+    """
+
+    row: Row
+    place: int
     first: int
     steps: int
     above: int
@@ -158,11 +162,12 @@ class Rings:
         return kept
 
     def _trail(self, blocks: int, step: int, steps: int, above: int, below: int) -> None:
-        trails, run = self._trails, self._queue.stow(blocks)
+        trails = self._trails
         # What left last can matter, as far back as hits may end.
         while trails and trails[0].first + trails[0].steps < step - 2 * self._groups.step:
             trails.popleft()
-        trails.append(Trail(run, step, steps, above, below, self._classes.copy()))
+        row, place = self._queue.lay(blocks)
+        trails.append(Trail(row, place, step, steps, above, below, self._classes.copy()))
 
     def _events(self, classes: Classes, step: int) -> Iterator[tuple[int, int]]:
         """Who leaves something that can be part of a hit: tickets and numbers of kinds."""
@@ -174,14 +179,14 @@ class Rings:
     def left(self, job: Job) -> Iterator[tuple[int, Left]]:
         """What a job left of late while it was calm, by number of its kind."""
         kinds = self._groups.kinds
-        for run, first, steps, above, below, classes in self._trails:
-            base = 0
-            for step in reversed(range(first, first + steps)):
-                for ticket, number in sorted(self._events(classes, step), reverse=True):
+        for row, first_place, first, steps, above, below, classes in self._trails:
+            place = first_place
+            for step in range(first, first + steps):
+                for ticket, number in sorted(self._events(classes, step)):
                     if not above < ticket < below:
                         continue
                     kind = kinds[number]
                     if ticket == job.ticket:
                         gone = kind.spec.skipped(step - job.seat - self._groups.lag) // kind.size
-                        yield number, Left(run, base, 1, kind.rank(gone - 1), kind.groups)
-                    base += kind.count
+                        yield number, Left(row, place, 1, kind.rank(gone - 1), kind.groups)
+                    place += kind.count

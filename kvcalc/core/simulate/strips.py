@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
-from kvcalc.core.simulate.blocks import Block, Queue, Run
+from kvcalc.core.simulate.blocks import Block, Queue, Row
 from kvcalc.core.simulate.job import CHUNKED, STATE, WINDOW, GroupSpec, Job, Settings
 from kvcalc.core.simulate.kinds import Kind, kinds_of
 from kvcalc.core.units import cdiv
@@ -15,12 +14,12 @@ from kvcalc.core.units import cdiv
 class Left(NamedTuple):
     """Blocks without a name that left sight in one step, as many in each of some groups.
 
-    They stand in a run from `base` on, of the last group first; those of a group are, by `Kind`,
-    the `rank`th that can be part of a hit and those after it.
+    They stand in a row from `place` on, those of the first group first, in each the last one. In a
+    group they are, by `Kind`, the `rank`th that can be part of a hit and those after it.
     """
 
-    run: Run
-    base: int
+    row: Row
+    place: int
     blocks: int
     rank: int
     groups: Sequence[int]
@@ -31,13 +30,13 @@ class Strip:
 
     __slots__ = ("gone", "left", "length", "named")
 
-    def __init__(self, gone: int, length: int, reach: int) -> None:
+    def __init__(self, gone: int, length: int) -> None:
         self.gone = gone
         self.length = length
         #: Blocks with content that others share, one of each group, by place.
         self.named: dict[int, Sequence[Block]] = {}
         #: What left sight last and can matter again.
-        self.left: deque[Left] = deque(maxlen=reach)
+        self.left: tuple[Left, ...] = ()
 
 
 class Holding:
@@ -132,11 +131,11 @@ class Groups:
         rank = kind.rank(bare)
         kept = max(kind.rank(min(gone, kind.full(computed))) - rank, 0)
         if bare == strip.gone:
-            return self._leave(strip, gone - bare, kept, rank, kind.groups)
+            return self._leave(kind, strip, gone - bare, kept, rank, kind.groups)
         given = 0
         named = sorted((p for p in strip.named if p < gone), reverse=True)
         for i, group in enumerate(kind.groups):
-            given += self._leave(strip, gone - bare, kept, rank, (group,))
+            given += self._leave(kind, strip, gone - bare, kept, rank, (group,))
             self.queue.fresh += bare - strip.gone - len(named)
             given += bare - strip.gone - len(named)
             given += sum(self.queue.drop(strip.named[place][i]) for place in named)
@@ -144,11 +143,15 @@ class Groups:
             del strip.named[place]
         return given
 
-    def _leave(self, strip: Strip, blocks: int, kept: int, rank: int, groups: Sequence[int]) -> int:
+    def _leave(
+        self, kind: Kind, strip: Strip, blocks: int, kept: int, rank: int, groups: Sequence[int]
+    ) -> int:
         """Nameless blocks of some groups leave sight, and `kept` of them can be part of a hit."""
         count = len(groups)
         if kept:
-            strip.left.append(Left(self.queue.stow(count * kept), 0, kept, rank, groups))
+            left = Left(*self.queue.lay(count * kept), kept, rank, groups)
+            # Hits end at steps, so what left before the last step's blocks matters no more.
+            strip.left = (*strip.left[-kind.blocks :], left)
         self.queue.fresh += count * (blocks - kept)
         return count * blocks
 
@@ -177,7 +180,7 @@ class Groups:
             kept = kind.count * max(kind.rank(min(end, full)) - kind.rank(first), 0)
             queue.fresh += held - kept
             if kept:
-                queue.store(kept)
+                queue.lay(kept)
             return held
         given = 0
         for i, group in enumerate(kind.groups):
@@ -192,7 +195,7 @@ class Groups:
                 elif own:
                     queue.shelve(name_of(job, kind, group, place))
                 else:
-                    queue.store(1)
+                    queue.lay(1)
         for place in [place for place in strip.named if first <= place < end]:
             del strip.named[place]
         return given
@@ -202,14 +205,13 @@ class Groups:
 
         `late`: by number of its kind, what left since the job is calm.
         """
-        spell = self.queue.spell
         early = ((n, each) for n, strip in enumerate(job.memory.strips) for each in strip.left)
-        for number, left in (*early, *late):
+        for number, (row, place, blocks, rank, groups) in (*early, *late):
             kind = self.kinds[number]
-            for i, group in enumerate(reversed(left.groups)):
-                for j in range(left.blocks):
-                    name = name_of(job, kind, group, kind.place(left.rank + j))
-                    spell(left.run, left.base + i * left.blocks + j, name)
+            for i, group in enumerate(groups, 1):
+                for j in range(blocks):
+                    name = name_of(job, kind, group, kind.place(rank + j))
+                    self.queue.spell(row, place + i * blocks - 1 - j, name)
 
     def next_change(self, job: Job, computed: int) -> int:
         """Stored tokens, `computed` or more, at which a block goes, or gets its name, or it calms.

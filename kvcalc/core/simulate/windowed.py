@@ -135,51 +135,61 @@ class Windowed(Grouped):
         """As `Counted.run`; in between requests wake."""
         end = step + steps
         while step < end:
-            wake = self._next_wake(step)
-            if wake == step:
-                self.advance(step)
-                self.note()
-                step += 1
-                continue
-            until = end if wake is None else min(end, wake)
-            self._glide(step, until - step)
-            step = until
+            step = self._glide(step, end)
 
-    def _glide(self, step: int, steps: int) -> None:
-        """Steps in which nobody wakes."""
-        begun, area = self._fill(step, steps)
-        freed, fell = self._rings.ramp(step, steps)
-        self.used_sum += steps * self.used + area - fell
+    def _glide(self, step: int, end: int) -> int:
+        """Steps, up to `end`, in which nobody wakes but in the first one; where they end."""
+        rest = step
+        if (woken := self._woken(step)) is not None:
+            self._settle(step, woken)
+            self.peak = max(self.peak, self.used + self._begins(step))
+            rest += 1
+        wake = self._next_wake(step + 1)
+        if wake is not None and wake < end:
+            end = wake
+        begun, area = self._fill(step, end - step)
         high = self.used + begun > self.peak
-        kept = self._rings.drop(step, steps, freed)
-        self._take(begun)
-        self.used -= freed
+        freed, fell = self._rings.ramp(rest, end - rest)
+        self.used_sum += (end - step) * self.used + area - fell
+        kept = self._rings.drop(rest, end - rest, freed)
         if kept:
-            self._rings.lay(step, steps, kept)
-        if high:
+            self._rings.lay(rest, end - rest, kept)
+        self.used -= freed
+        self._take(begun)
+        if high and end > rest:
             # What a round frees is no more than what it takes, so the last round is the fullest.
-            last = min(steps, self._rings.longest)
-            changes = self._changes(step + steps - last, last)
+            last = min(end - rest, self._rings.longest)
+            changes = self._changes(end - last, last)
             self.peak = max(self.peak, self.used - changes[-1] + max(changes))
+        return end
 
     def advance(self, step: int) -> None:
         """The decoding jobs' tokens of one step with enough blocks; `note` closes it."""
         begun = self._begins(step)
         self._held += begun
         self._stored += self._running
-        freed = self._rings.at(step)
-        kept = self._rings.drop(step, 1, freed)
+        self._settle(step, self._woken(step) or [])
         self._take(begun)
-        self.used -= freed
+
+    def _woken(self, step: int) -> list[Job] | None:
+        """Who wakes in this step, in order of admission; None if nobody was to."""
         noted = self._wakes.pop(step, None)
         if noted is None:
-            if kept:
-                self._rings.lay(step, 1, kept)
-            return
+            return None
         # A job that was preempted may be noted twice for the same step.
         woken = [job for job in dict.fromkeys(noted) if job.since >= 0 and job.wake == step]
         woken.sort(key=_ticket)
-        # Calm requests and woken ones free in order of admission: their blocks go in that order.
+        return woken
+
+    def _settle(self, step: int, woken: list[Job]) -> None:
+        """What goes in one step, of calm requests and of those that wake.
+
+        They free in order of admission: their blocks go to the queue in that order. What the step
+        takes was free before, so it may be taken afterwards.
+        """
+        freed = self._rings.at(step)
+        kept = self._rings.drop(step, 1, freed)
+        self.used -= freed
         above, calm = -1, []
         for job in woken:
             if kept:
