@@ -45,7 +45,10 @@ class Grouped(Counted):
 
     def most_blocks(self, tokens: int) -> int:
         """The most blocks of a request on the way to `tokens` stored tokens."""
-        return sum(kind.count * kind.most_for(tokens) for kind in self._groups.kinds)
+        blocks = 0
+        for kind in self._groups.kinds:
+            blocks += kind.count * kind.most_for(tokens)
+        return blocks
 
     def keys(self, prefix: Prefix, prompt: int) -> Sequence[Any]:
         """Names by kind of the blocks of a prompt that others may share."""
@@ -75,47 +78,50 @@ class Grouped(Counted):
 
     def admit(self, job: Job, chunk: int, others: bool) -> bool:
         """As `Counted.admit`, after `lookup`; window groups are asked for their most at once."""
-        need = self._needed(self._hit + chunk, Kind.blocks_for)
-        whole = self._needed(job.tokens, Kind.most_for) if self._whole else need
+        if self._hit:
+            need = self._lacking(self._hit + chunk, Kind.blocks_for)
+            whole = self._lacking(job.tokens, Kind.most_for) if self._whole else need
+        else:
+            need = self.blocks_for(chunk)
+            whole = self.most_blocks(job.tokens) if self._whole else need
         if not self._fits(max(need, whole), others):
             self._lack = max(need, whole) + (self._watermark if others else 0)
             self._free_hits = any(_idle(rows) for rows in self._hits)
             return False
-        strips = []
-        for kind, rows in zip(self._groups.kinds, self._hits, strict=True):
-            skipped = kind.spec.skipped(self._hit) // kind.size
-            strip = Strip(skipped, max(skipped, len(rows)))
-            for place in range(skipped, len(rows)):
-                self._hold(strip, place, rows[place])
-            strips.append(strip)
+        strips = [Strip() for _ in self._hits]
         job.memory = Holding(strips)
-        job.computed = self._hit
-        self._stored += self._hit
-        self._held += self.blocks_for(self._hit) - self.states
+        if self._hit:
+            for kind, rows, strip in zip(self._groups.kinds, self._hits, strips, strict=True):
+                self._hold(kind, rows, strip)
+            job.computed = self._hit
+            self._stored += self._hit
+            self._held += self.blocks_for(self._hit) - self.states
         self._grow(job, chunk)
         return True
 
-    def _needed(self, tokens: int, blocks_of: Callable[[Kind, int], int]) -> int:
-        """Blocks to take for `tokens`, cached ones that are free included."""
+    def _lacking(self, tokens: int, blocks_of: Callable[[Kind, int], int]) -> int:
+        """Blocks to take for `tokens` beyond what is hit; hits that are free are taken too."""
         need = 0
         for kind, rows in zip(self._groups.kinds, self._hits, strict=True):
-            blocks = blocks_of(kind, tokens)
-            if self._hit:
-                skipped = kind.spec.skipped(self._hit) // kind.size
-                blocks = max(blocks - max(skipped, len(rows)), 0)
-                need += _idle(rows[skipped:])
-            need += kind.count * blocks
+            skipped = kind.spec.skipped(self._hit) // kind.size
+            need += kind.count * max(blocks_of(kind, tokens) - max(skipped, len(rows)), 0)
+            need += _idle(rows[skipped:])
         return need
 
-    def _hold(self, strip: Strip, place: int, row: Sequence[Block] | None) -> None:
-        if row is None:
-            strip.gone = place + 1
-            return
-        for block in row:
-            if not block.refs:
-                self.used += 1
-            self._queue.hold(block)
-        strip.named[place] = row
+    def _hold(self, kind: Kind, rows: Rows, strip: Strip) -> None:
+        """What is hit, and not out of sight already, is the job's too."""
+        strip.gone = kind.spec.skipped(self._hit) // kind.size
+        strip.length = max(strip.gone, len(rows))
+        for place in range(strip.gone, len(rows)):
+            row = rows[place]
+            if row is None:
+                strip.gone = place + 1
+                continue
+            for block in row:
+                if not block.refs:
+                    self.used += 1
+                self._queue.hold(block)
+            strip.named[place] = row
 
     def extend(self, job: Job, chunk: int) -> bool:
         """As `Counted.extend`; blocks that left the window are freed first, in any case."""
@@ -134,11 +140,12 @@ class Grouped(Counted):
         """Take the blocks of `chunk` more tokens; what they fill can be hit at once."""
         before, after = job.computed, job.computed + chunk
         self._take(self._groups.grow(job, after))
-        self._groups.enter(job, before, after)
+        if job.keys is not self._nothing:
+            self._groups.enter(job, before, after)
         job.memory.before = before
         job.computed = after
         self._stored += chunk
-        self._held += self.blocks_for(after) - self.blocks_for(before)
+        self._held += self.blocks_for(after) - (self.blocks_for(before) if before else self.states)
 
     def _take(self, blocks: int) -> None:
         if self._caches:

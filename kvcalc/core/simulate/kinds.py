@@ -36,7 +36,9 @@ class Kind:
         spec = groups[0][1]
         self.number, self.spec = number, spec
         self.groups, self.count = tuple(i for i, _ in groups), len(groups)
-        self.size, self.step = spec.block_size, step
+        #: A state is one block, however many tokens there are.
+        self.size = 1 << 62 if spec.kind == STATE else spec.block_size
+        self.step = step
         self.cap = cap_of(spec, settings)
         self.blocks = self.kept = max(step // spec.block_size, 1)
         if spec.kind == WINDOW and self.blocks > 1:
@@ -44,12 +46,12 @@ class Kind:
 
     def blocks_for(self, tokens: int) -> int:
         """Blocks of one group for `tokens` stored tokens."""
-        return 1 if self.spec.kind == STATE else cdiv(tokens, self.size)
+        return cdiv(tokens, self.size)
 
     def most_for(self, tokens: int) -> int:
         """The most blocks of one group on the way there."""
-        blocks = self.blocks_for(tokens)
-        return blocks if self.cap is None else min(blocks, self.cap)
+        blocks = cdiv(tokens, self.size)
+        return blocks if self.cap is None or blocks < self.cap else self.cap
 
     def keeps(self, place: int) -> bool:
         """Whether a full block can ever be part of a hit."""
@@ -61,6 +63,8 @@ class Kind:
         Of 4 blocks in a step the last 2 are kept: 0 1 [2 3] 4 5 [6 7]. Before 3 there is 1, before
         7 there are 3.
         """
+        if self.kept == self.blocks:
+            return place
         steps, rest = divmod(place, self.blocks)
         return steps * self.kept + max(0, rest - (self.blocks - self.kept))
 

@@ -30,9 +30,8 @@ class Strip:
 
     __slots__ = ("gone", "left", "length", "named")
 
-    def __init__(self, gone: int, length: int) -> None:
-        self.gone = gone
-        self.length = length
+    def __init__(self) -> None:
+        self.gone = self.length = 0
         #: Blocks with content that others share, one of each group, by place.
         self.named: dict[int, Sequence[Block]] = {}
         #: What left sight last and can matter again.
@@ -72,6 +71,8 @@ class Groups:
         self.lag = int(settings.async_scheduling)
         self.queue = queue
         self.step = max(kind.step for kind in self.kinds)
+        #: Kinds whose blocks go while a request runs.
+        self.moving = [kind for kind in self.kinds if kind.spec.kind in {WINDOW, CHUNKED}]
 
     def grow(self, job: Job, tokens: int) -> int:
         """Lengthen a job's strips for `tokens` stored tokens in all; the blocks that takes."""
@@ -116,7 +117,8 @@ class Groups:
         do not outlive them.
         """
         given = 0
-        for kind, strip in zip(self.kinds, job.memory.strips, strict=True):
+        for kind in self.moving:
+            strip = job.memory.strips[kind.number]
             gone = min(kind.spec.skipped(settled) // kind.size, strip.length)
             if gone > strip.gone:
                 given += self._slide(job, kind, strip, gone, computed)
@@ -219,14 +221,14 @@ class Groups:
         A window calms when it is full: from then on it frees a block every B tokens.
         """
         ahead = []
-        for kind, strip in zip(self.kinds, job.memory.strips, strict=True):
-            spec = kind.spec
+        for kind in self.moving:
+            spec, gone = kind.spec, job.memory.strips[kind.number].gone
             if spec.kind == WINDOW:
                 full = spec.span + self.lag
-                goes = (strip.gone + 1) * spec.block_size + spec.span - 1 + self.lag
+                goes = (gone + 1) * kind.size + full - 1
                 ahead.append(full if computed < full < goes else goes)
-            elif spec.kind == CHUNKED:
-                chunks = cdiv((strip.gone + 1) * spec.block_size, spec.span)
+            else:
+                chunks = cdiv((gone + 1) * kind.size, spec.span)
                 ahead.append(chunks * spec.span + self.lag)
         if job.memory.late:
             ahead.append(computed // self.step * self.step + self.step - 1)
@@ -237,14 +239,11 @@ class Groups:
         if job.memory.late:
             return False
         settled = computed - self.lag
-        for kind, strip in zip(self.kinds, job.memory.strips, strict=True):
-            if kind.spec.kind == CHUNKED:
+        for kind in self.moving:
+            strip, spec = job.memory.strips[kind.number], kind.spec
+            if spec.kind == CHUNKED or strip.named or settled < spec.span:
                 return False
-            if kind.spec.kind != WINDOW:
-                continue
-            if strip.named or settled < kind.spec.span:
-                return False
-            if strip.gone != kind.spec.skipped(settled) // kind.size:
+            if strip.gone != spec.skipped(settled) // kind.size:
                 return False
         return True
 

@@ -18,7 +18,7 @@ from operator import sub
 
 from kvcalc.core.simulate.beats import totals
 from kvcalc.core.simulate.grouped import Grouped
-from kvcalc.core.simulate.job import WINDOW, GroupSpec, Job, Settings
+from kvcalc.core.simulate.job import GroupSpec, Job, Settings
 from kvcalc.core.simulate.rings import Rings
 
 
@@ -58,12 +58,13 @@ class Windowed(Grouped):
 
     def _write_down(self, job: Job, computed: int) -> None:
         """Let the strips say what a decoding job held before its next token."""
-        plain = job.memory.plain
-        for kind, strip in zip(self._groups.kinds, job.memory.strips, strict=True):
+        memory = job.memory
+        for kind, strip in zip(self._groups.kinds, memory.strips, strict=True):
             strip.length = kind.blocks_for(computed)
-            if plain and kind.spec.kind == WINDOW:
-                strip.gone = kind.spec.skipped(computed - 1 - self._lag) // kind.size
-        if plain:
+        if memory.plain:
+            for kind in self._groups.moving:
+                gone = kind.spec.skipped(computed - 1 - self._lag) // kind.size
+                memory.strips[kind.number].gone = gone
             self._rings.leave(job)
 
     def release(self, job: Job, *, keep: bool) -> None:
@@ -209,8 +210,8 @@ class Windowed(Grouped):
         if self._lag:
             settled = computed - 1 if computed > job.computed else job.memory.before
         # It has taken its new block by now, in the count if not in its strips.
-        for kind, strip in zip(self._groups.kinds, job.memory.strips, strict=True):
-            strip.length = kind.blocks_for(computed + 1)
+        for kind in self._groups.moving:
+            job.memory.strips[kind.number].length = kind.blocks_for(computed + 1)
         self.used -= self._groups.trim(job, computed, settled)
         if job.memory.late:
             self._groups.enter(job, computed, computed + 1)
