@@ -14,7 +14,7 @@ from itertools import accumulate
 class Beats:
     """Decoding requests by the step, modulo B, in which they begin a block."""
 
-    __slots__ = ("counts", "running", "size", "weight")
+    __slots__ = ("_moment", "counts", "running", "size", "weight")
 
     def __init__(self, size: int, weight: int = 1) -> None:
         self.size = size
@@ -23,6 +23,8 @@ class Beats:
         #: Blocks begun, by class of steps and in a round of all classes.
         self.counts = [0] * size
         self.running = 0
+        #: Σ class · its blocks.
+        self._moment = 0
 
     def seat(self, step: int, computed: int) -> int:
         """The class of a request with `computed` stored tokens when `step` begins."""
@@ -32,11 +34,13 @@ class Beats:
         """One more request of this class."""
         self.counts[seat] += self.weight
         self.running += self.weight
+        self._moment += seat * self.weight
 
     def leave(self, seat: int) -> None:
         """One fewer."""
         self.counts[seat] -= self.weight
         self.running -= self.weight
+        self._moment -= seat * self.weight
 
     def at(self, step: int) -> int:
         """Blocks begun in `step`."""
@@ -53,17 +57,19 @@ class Beats:
         Blocks of 16, one request that begins one in the first of 20 steps: 2 begun (steps 0 and
         16), and 16 · 1 + 4 · 2 = 24.
         """
-        rounds, rest = divmod(steps, self.size)
-        if not rounds:
-            begun = list(accumulate(self._slice(step, rest)))
-            return (begun[-1], sum(begun)) if begun else (0, 0)
-        one = sum(accumulate(self._slice(step, self.size)))
         size, running = self.size, self.running
+        rounds, rest = divmod(steps, size)
+        begun = list(accumulate(self._slice(step, rest)))
+        area = sum(begun)
+        last = begun[-1] if begun else 0
+        if not rounds:
+            return last, area
+        # Class j waits (j − step) mod B steps of the first round: all classes together so many.
+        start = step % size
+        waits = self._moment - start * running + size * sum(self.counts[:start])
         # Round r starts with r · running blocks begun; so does the rest after all rounds.
-        area = rounds * one + size * running * (rounds * (rounds - 1) // 2)
-        tail = list(accumulate(self._slice(step, rest)))
-        area += rest * rounds * running + sum(tail)
-        return rounds * running + (tail[-1] if tail else 0), area
+        area += rounds * (size * running - waits) + size * running * (rounds * (rounds - 1) // 2)
+        return rounds * running + last, area + rest * rounds * running
 
     def each(self, step: int, steps: int) -> list[int]:
         """Blocks begun in each of `steps` steps."""

@@ -10,7 +10,7 @@ ends; no span of steps crosses such a bend.
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from math import gcd, isqrt
+from math import gcd, sqrt
 from typing import NamedTuple
 
 from kvcalc.core.flops import Attention
@@ -201,7 +201,7 @@ class Clock:
         took = self.ticks(guess)
         if took >= wait:
             high = guess
-            if guess == 1 or self.ticks(guess - 1) < wait:
+            if guess == 1 or took - self._cost(guess - 1) < wait:
                 self._known, self._known_ticks = guess, took
                 return guess
         else:
@@ -216,17 +216,22 @@ class Clock:
         return low
 
     def _guess(self, wait: int) -> int:
-        """Where k · a + k²/2 · d passes `wait`, for whichever bound is larger now."""
+        """About where k · a + k(k − 1)/2 · d passes `wait`, for whichever bound is larger now."""
         a, d = self._compute, self._more_compute
         b = self._weights + self._read
         if b >= a:
             a, d = b, self._more_read
         if not a:
             return 1
-        if not d:
-            return -(-wait // a)
-        half = a - d // 2
-        return max(1, (isqrt(half * half + 2 * d * wait) - half) // d + 1)
+        half = a - d / 2
+        return int(2 * wait / (half + sqrt(half * half + 2.0 * d * wait))) + 1
+
+    def _cost(self, ahead: int) -> int:
+        """What one decode step takes after so many others, in ticks."""
+        return max(
+            self._compute + ahead * self._more_compute,
+            self._weights + self._read + ahead * self._more_read,
+        )
 
     def idle(self, tick: int) -> None:
         """Nothing to do until `tick`; where ticks are steps these are idle ones."""
