@@ -7,7 +7,7 @@ of any number of requests cost one look at the classes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 
@@ -41,6 +41,15 @@ class Beats:
         self.counts[seat] -= self.weight
         self.running -= self.weight
         self._moment -= seat * self.weight
+
+    def add(self, blocks: Iterable[tuple[int, int]]) -> None:
+        """Blocks more, or fewer, in the classes of some steps."""
+        size, counts = self.size, self.counts
+        for step, count in blocks:
+            seat = step % size
+            counts[seat] += count
+            self.running += count
+            self._moment += seat * count
 
     def at(self, step: int) -> int:
         """Blocks begun in `step`."""

@@ -139,7 +139,7 @@ class Counted:
         free = self.usable - self.used
         if len(self.beats) == 1:
             return self.beats[0].enough(step, most, free)
-        if self._begun(step, most) <= free:
+        if self._rounds(most) <= free or self._begun(step, most) <= free:
             return most
         low, high = 0, most
         while low < high:
@@ -149,6 +149,10 @@ class Counted:
             else:
                 high = middle - 1
         return low
+
+    def _rounds(self, steps: int) -> int:
+        """No more blocks than these begin in so many steps: each request's once a round."""
+        return sum([(steps // beats.size + 1) * beats.running for beats in self.beats])
 
     def _begun(self, step: int, steps: int) -> int:
         """Blocks that the decoding jobs begin in some steps."""

@@ -13,6 +13,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterator
 from math import lcm
+from operator import sub
 from typing import NamedTuple
 
 from kvcalc.core.simulate.beats import Beats, totals
@@ -43,36 +44,23 @@ class Trail(NamedTuple):
 class Ring:
     """The windows of a kind: when blocks go, and when such that can be part of a hit."""
 
-    __slots__ = ("freed", "kept", "kind", "moments", "shift", "steady")
+    __slots__ = ("freed", "kind", "moments", "shift")
 
     def __init__(self, kind: Kind, lag: int) -> None:
         self.kind = kind
         self.shift = kind.spec.span - 1 + lag
+        self.freed = Beats(kind.size, kind.count)
         #: Stored tokens modulo the step at which such a block goes: it is kept, and is full.
         self.moments = [n for n in range(kind.step) if self._leaves(n)]
-        #: All that goes is such.
-        self.steady = len(self.moments) == kind.blocks
-        self.freed = Beats(kind.size, kind.count)
-        self.kept = self.freed if self.steady else Beats(kind.step, kind.count)
 
     def _leaves(self, moment: int) -> bool:
         computed = moment + self.kind.step * (self.shift + 1)
         gone, rest = divmod(computed - self.shift, self.kind.size)
         return not rest and self.kind.keeps(gone - 1) and gone <= self.kind.full(computed)
 
-    def join(self, seat: int) -> None:
-        """One more request; its `seat` is the step less what it has stored then."""
-        self.freed.join((seat + self.shift) % self.kind.size)
-        if not self.steady:
-            for moment in self.moments:
-                self.kept.join((seat + moment) % self.kind.step)
-
-    def leave(self, seat: int) -> None:
-        """One fewer."""
-        self.freed.leave((seat + self.shift) % self.kind.size)
-        if not self.steady:
-            for moment in self.moments:
-                self.kept.leave((seat + moment) % self.kind.step)
+    def seat(self, job: Job) -> int:
+        """The class of a decoding job by the steps in which its blocks go."""
+        return (job.seat + self.shift) % self.kind.size
 
 
 class Rings:
@@ -87,15 +75,24 @@ class Rings:
         #: Steps after which all has come round.
         self.longest = lcm(*(ring.kind.size for ring in self._rings)) if self._rings else 1 << 60
         #: All that ever goes can be part of a hit: nothing joins the front of the queue.
-        self.steady = all(ring.steady for ring in self._rings) and not any(
+        self.steady = not any(
             kind.spec.kind == CHUNKED and kind.blocks > 1 for kind in groups.kinds
-        )
+        ) and all(len(ring.moments) == ring.kind.blocks for ring in self._rings)
+        #: Where that is not so, when those go that can be part of a hit, of all windows.
+        self._kept = Beats(groups.step)
+        self._moments = [
+            (moment, ring.kind.count)
+            for ring in self._rings
+            for moment in (() if self.steady or not groups.caches else ring.moments)
+        ]
 
     def join(self, job: Job) -> None:
         """A job is calm from the next step on."""
         job.memory.plain = True
         for ring in self._rings:
-            ring.join(job.seat)
+            ring.freed.join(ring.seat(job))
+        if self._moments:
+            self._kept.add((job.seat + moment, blocks) for moment, blocks in self._moments)
         tickets = list(self._classes[job.seat % len(self._classes)])
         insort(tickets, job.ticket)
         self._classes[job.seat % len(self._classes)] = tuple(tickets)
@@ -104,7 +101,9 @@ class Rings:
         """It is not any more."""
         job.memory.plain = False
         for ring in self._rings:
-            ring.leave(job.seat)
+            ring.freed.leave(ring.seat(job))
+        if self._moments:
+            self._kept.add((job.seat + moment, -blocks) for moment, blocks in self._moments)
         tickets = list(self._classes[job.seat % len(self._classes)])
         del tickets[bisect_left(tickets, job.ticket)]
         self._classes[job.seat % len(self._classes)] = tuple(tickets)
@@ -123,8 +122,7 @@ class Rings:
 
     def fresh(self, step: int, steps: int) -> list[int]:
         """Those of them that nobody can ever hit."""
-        kept = totals([ring.kept for ring in self._rings], step, steps)
-        return [a - b for a, b in zip(self.freed(step, steps), kept, strict=True)]
+        return list(map(sub, self.freed(step, steps), self._kept.each(step, steps)))
 
     def ramp(self, step: int, steps: int) -> tuple[int, int]:
         """Blocks that go in some steps, and the sum over the steps of those gone up to each."""
@@ -144,7 +142,7 @@ class Rings:
             return 0
         if self.steady or not freed:
             return freed
-        kept = sum([ring.kept.begun(step, steps) for ring in self._rings])
+        kept = self._kept.begun(step, steps)
         self._queue.fresh += freed - kept
         return kept
 

@@ -128,14 +128,17 @@ class Groups:
     def _slide(self, job: Job, kind: Kind, strip: Strip, gone: int, computed: int) -> int:
         if not self.caches or not kind.slides:
             return self.free(job, kind, strip, (strip.gone, gone), computed, own=True)
+        full = kind.full(computed)
+        named = [place for place in strip.named if place < gone] if strip.named else ()
+        if not named:
+            rank = kind.rank(strip.gone)
+            kept = kind.rank(min(full, gone)) - rank
+            return self._leave(kind, strip, gone - strip.gone, kept, rank, kind.groups)
         # Those with a name come first.
-        bare = max((place + 1 for place in strip.named if place < gone), default=strip.gone)
+        bare, named = max(named) + 1, sorted(named, reverse=True)
         rank = kind.rank(bare)
-        kept = max(kind.rank(min(gone, kind.full(computed))) - rank, 0)
-        if bare == strip.gone:
-            return self._leave(kind, strip, gone - bare, kept, rank, kind.groups)
+        kept = kind.rank(min(gone, full)) - rank
         given = 0
-        named = sorted((p for p in strip.named if p < gone), reverse=True)
         for i, group in enumerate(kind.groups):
             given += self._leave(kind, strip, gone - bare, kept, rank, (group,))
             self.queue.fresh += bare - strip.gone - len(named)
@@ -150,6 +153,7 @@ class Groups:
     ) -> int:
         """Nameless blocks of some groups leave sight, and `kept` of them can be part of a hit."""
         count = len(groups)
+        kept = max(kept, 0)
         if kept:
             left = Left(*self.queue.lay(count * kept), kept, rank, groups)
             # Hits end at steps, so what left before the last step's blocks matters no more.

@@ -92,9 +92,7 @@ class Windowed(Grouped):
         """
         if self._caches and self.refused and self._free_hits:
             return 0
-        most = super().horizon(step, most)
-        if most and not self._steady:
-            most = self._fronted(step, most)
+        most = (super().horizon if self._steady else self._fronted)(step, most)
         if most and self.refused:
             if (wake := self._next_wake(step)) is not None:
                 most = min(most, wake - step)
@@ -108,7 +106,7 @@ class Windowed(Grouped):
     def _fronted(self, step: int, most: int) -> int:
         """How many steps, up to `most`, surely take no block from behind the queue's front."""
         free = self._queue.fresh
-        if self._begun(step, most) <= free:
+        if self._rounds(most) <= free or self._begun(step, most) <= free:
             return most
         most = min(most, self._groups.step)
         taken = totals(self.beats, step, most)
