@@ -95,6 +95,7 @@ class Grouped(Counted):
                 self._hold(kind, rows, strip)
             job.computed = self._hit
             self._stored += self._hit
+            self._take(self.states)
             self._held += self.blocks_for(self._hit) - self.states
         self._grow(job, chunk)
         return True
@@ -111,7 +112,6 @@ class Grouped(Counted):
     def _hold(self, kind: Kind, rows: Rows, strip: Strip) -> None:
         """What is hit, and not out of sight already, is the job's too."""
         strip.gone = kind.spec.skipped(self._hit) // kind.size
-        strip.length = max(strip.gone, len(rows))
         for place in range(strip.gone, len(rows)):
             row = rows[place]
             if row is None:
@@ -127,7 +127,8 @@ class Grouped(Counted):
         """As `Counted.extend`; blocks that left the window are freed first, in any case."""
         settled = job.memory.before if self._lag else job.computed
         self.used -= self._groups.trim(job, job.computed, settled)
-        if self._groups.more(job, job.computed + chunk) > self.usable - self.used:
+        need = self.blocks_for(job.computed + chunk) - self.blocks_for(job.computed)
+        if need > self.usable - self.used:
             return False
         self._grow(job, chunk)
         return True
@@ -139,13 +140,14 @@ class Grouped(Counted):
     def _grow(self, job: Job, chunk: int) -> None:
         """Take the blocks of `chunk` more tokens; what they fill can be hit at once."""
         before, after = job.computed, job.computed + chunk
-        self._take(self._groups.grow(job, after))
+        need = self.blocks_for(after) - (self.blocks_for(before) if before else 0)
+        self._take(need)
         if job.keys is not self._nothing:
             self._groups.enter(job, before, after)
         job.memory.before = before
         job.computed = after
         self._stored += chunk
-        self._held += self.blocks_for(after) - (self.blocks_for(before) if before else self.states)
+        self._held += need if before else need - self.states
 
     def _take(self, blocks: int) -> None:
         if self._caches:

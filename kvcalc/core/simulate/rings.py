@@ -114,7 +114,10 @@ class Rings:
 
     def at(self, step: int) -> int:
         """Blocks that go in one step."""
-        return sum([ring.freed.at(step) for ring in self._rings])
+        blocks = 0
+        for ring in self._rings:
+            blocks += ring.freed.at(step)
+        return blocks
 
     def freed(self, step: int, steps: int) -> list[int]:
         """Blocks that go in each of some steps."""

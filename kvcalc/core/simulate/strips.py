@@ -26,12 +26,12 @@ class Left(NamedTuple):
 
 
 class Strip:
-    """A request's blocks in each group of a kind: `length`, of which the first `gone` are freed."""
+    """A request's blocks in each group of a kind: as many as its tokens, less the first `gone`."""
 
-    __slots__ = ("gone", "left", "length", "named")
+    __slots__ = ("gone", "left", "named")
 
     def __init__(self) -> None:
-        self.gone = self.length = 0
+        self.gone = 0
         #: Blocks with content that others share, one of each group, by place.
         self.named: dict[int, Sequence[Block]] = {}
         #: What left sight last and can matter again.
@@ -74,23 +74,6 @@ class Groups:
         #: Kinds whose blocks go while a request runs.
         self.moving = [kind for kind in self.kinds if kind.spec.kind in {WINDOW, CHUNKED}]
 
-    def grow(self, job: Job, tokens: int) -> int:
-        """Lengthen a job's strips for `tokens` stored tokens in all; the blocks that takes."""
-        taken = 0
-        for kind, strip in zip(self.kinds, job.memory.strips, strict=True):
-            blocks = kind.blocks_for(tokens)
-            if blocks > strip.length:
-                taken += kind.count * (blocks - strip.length)
-                strip.length = blocks
-        return taken
-
-    def more(self, job: Job, tokens: int) -> int:
-        """The blocks that `grow` would take."""
-        return sum(
-            kind.count * max(kind.blocks_for(tokens) - strip.length, 0)
-            for kind, strip in zip(self.kinds, job.memory.strips, strict=True)
-        )
-
     def enter(self, job: Job, before: int, after: int) -> None:
         """Blocks that others may share, and that are full now, can be hit."""
         late = False
@@ -119,7 +102,7 @@ class Groups:
         given = 0
         for kind in self.moving:
             strip = job.memory.strips[kind.number]
-            gone = min(kind.spec.skipped(settled) // kind.size, strip.length)
+            gone = kind.spec.skipped(settled) // kind.size
             if gone > strip.gone:
                 given += self._slide(job, kind, strip, gone, computed)
                 strip.gone = gone
@@ -238,16 +221,15 @@ class Groups:
             ahead.append(computed // self.step * self.step + self.step - 1)
         return max(min(ahead), computed) if ahead else -1
 
-    def calm(self, job: Job, computed: int) -> bool:
-        """Whether all its windows are full and trimmed, and hold nothing with a name."""
+    def calm(self, job: Job, settled: int) -> bool:
+        """Whether all its windows, just trimmed, are full and hold nothing with a name."""
         if job.memory.late:
             return False
-        settled = computed - self.lag
         for kind in self.moving:
-            strip, spec = job.memory.strips[kind.number], kind.spec
-            if spec.kind == CHUNKED or strip.named or settled < spec.span:
+            spec = kind.spec
+            if spec.kind == CHUNKED or settled < spec.span:
                 return False
-            if strip.gone != spec.skipped(settled) // kind.size:
+            if job.memory.strips[kind.number].named:
                 return False
         return True
 

@@ -53,26 +53,23 @@ class Windowed(Grouped):
 
     def halt(self, job: Job, step: int) -> None:
         """The job, before `step`, computes no more; its strips say what it holds."""
-        self._write_down(job, job.computed_at(step))
+        if job.memory.plain:
+            self._wake_up(job, job.computed_at(step))
         super().halt(job, step)
 
-    def _write_down(self, job: Job, computed: int) -> None:
-        """Let the strips say what a decoding job held before its next token."""
-        memory = job.memory
-        for kind, strip in zip(self._groups.kinds, memory.strips, strict=True):
-            strip.length = kind.blocks_for(computed)
-        if memory.plain:
-            for kind in self._groups.moving:
-                gone = kind.spec.skipped(computed - 1 - self._lag) // kind.size
-                memory.strips[kind.number].gone = gone
-            self._rings.leave(job)
+    def _wake_up(self, job: Job, computed: int) -> None:
+        """A calm job is counted no more: its strips say what it held before its next token."""
+        for kind in self._groups.moving:
+            gone = kind.spec.skipped(computed - 1 - self._lag) // kind.size
+            job.memory.strips[kind.number].gone = gone
+        self._rings.leave(job)
 
     def release(self, job: Job, *, keep: bool) -> None:
         """All blocks of a job that computes no more, group by group."""
         if keep and self._caches:
             self._groups.remember(job, self._rings.left(job))
         for kind, strip in zip(self._groups.kinds, job.memory.strips, strict=True):
-            places = (strip.gone, strip.length)
+            places = (strip.gone, kind.blocks_for(job.computed))
             self.used -= self._groups.free(job, kind, strip, places, job.computed, own=keep)
         job.memory = None
         self._stored -= job.computed
@@ -187,7 +184,7 @@ class Windowed(Grouped):
         takes was free before, so it may be taken afterwards.
         """
         freed = self._rings.at(step)
-        kept = self._rings.drop(step, 1, freed)
+        kept = self._rings.drop(step, 1, freed) if freed else 0
         self.used -= freed
         above, calm = -1, []
         for job in woken:
@@ -207,13 +204,10 @@ class Windowed(Grouped):
         settled = computed
         if self._lag:
             settled = computed - 1 if computed > job.computed else job.memory.before
-        # It has taken its new block by now, in the count if not in its strips.
-        for kind in self._groups.moving:
-            job.memory.strips[kind.number].length = kind.blocks_for(computed + 1)
         self.used -= self._groups.trim(job, computed, settled)
         if job.memory.late:
             self._groups.enter(job, computed, computed + 1)
-        if self._groups.calm(job, computed):
+        if settled == computed - self._lag and self._groups.calm(job, settled):
             return True
         self._sleep(job, step + 1)
         return False
@@ -227,7 +221,7 @@ class Windowed(Grouped):
             computed = job.computed_at(step)
             joins = job.memory.plain and self._rings.due(computed)
             if joins:
-                self._write_down(job, computed)
+                self._wake_up(job, computed)
                 self._serve(job, step)
             elif not job.memory.plain and job.wake == step:
                 joins = self._serve(job, step)
