@@ -11,8 +11,9 @@ from kvcalc.core.simulate.beats import Beats
 from kvcalc.core.simulate.blocks import Queue
 from kvcalc.core.simulate.buddy import Buddy
 from kvcalc.core.simulate.clock import Clock, Lane, Rate, Work
-from kvcalc.core.simulate.job import GroupSpec, HashIds
+from kvcalc.core.simulate.job import GroupSpec, HashIds, Settings
 from kvcalc.core.simulate.keys import Keys
+from kvcalc.core.simulate.kinds import kinds_of
 from kvcalc.core.simulate.quantiles import percentile
 
 
@@ -107,6 +108,30 @@ def test_a_chunk_begins_anew() -> None:
         clock.skip(1)
         read.append(clock.read_bytes - before)
     assert read == [3, 4, 1, 2, 3, 4, 1]
+
+
+def test_groups_of_a_weight_begin_their_blocks_together() -> None:
+    beats = Beats(16, 7)
+    beats.join(3)
+    # One request, seven groups: 7 blocks in steps 3 and 19, none between.
+    assert (beats.at(3), beats.at(4), beats.begun(3, 16), beats.begun(3, 17)) == (7, 0, 7, 14)
+    assert beats.each(2, 3) == [0, 7, 0]
+    # Steps 3 … 18 have 7 blocks more, 19 has 14.
+    assert beats.ramp(3, 17) == (14, 16 * 7 + 14)
+    beats.add([(3, -7), (20, 2)])
+    assert [beats.at(step) for step in (3, 4)] == [0, 2]
+
+
+def test_the_last_blocks_of_a_step_can_be_part_of_a_hit() -> None:
+    # Hits end at multiples of 16; the next token's window of 6 reaches 5 tokens back: 2 blocks.
+    groups = [GroupSpec("full", 16), GroupSpec("window", 4, 6), GroupSpec("window", 4, 6)]
+    full, window = kinds_of(groups, Settings())
+    assert (full.groups, window.groups) == ((0,), (1, 2))
+    assert [place for place in range(8) if window.keeps(place)] == [2, 3, 6, 7]
+    assert [window.rank(place) for place in range(9)] == [0, 0, 0, 1, 2, 2, 2, 3, 4]
+    assert [window.place(rank) for rank in range(4)] == [2, 3, 6, 7]
+    # 39 tokens hold two whole steps: 8 blocks of 4.
+    assert (window.full(39), full.full(39)) == (8, 2)
 
 
 def test_blocks_leave_the_queue_oldest_first() -> None:
