@@ -3,7 +3,7 @@
 A calm window's block goes when computed − lag − W + 1 is a multiple of B, so in the steps of one
 class modulo B. It can be part of a hit, or not, in the steps of one class modulo the step at whose
 multiples hits end. Nobody can hit it but its own request after a preemption, and only what left
-last; so what goes in some steps is one run in the queue, without names, and who left which of its
+last; so what goes in some steps is one stretch of a row, without names, and who left which of its
 blocks is worked out only for a request that is preempted.
 """
 
