@@ -77,16 +77,27 @@ def opened(path: str | os.PathLike[str]) -> Iterator[OpenFile]:
         raise broken(where, reason, "check the path and its permissions") from error
 
 
-def json_object(data: bytes, where: str, what: str) -> dict[str, Any]:
+def utf8(data: bytes, where: str, what: str) -> str:
+    """The text that `data` holds.
+
+    Raises:
+        KvcalcError: "unreadable_input" if it is no UTF-8.
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise broken(where, f"{what} is not UTF-8 at byte {error.start:,}") from error
+
+
+def json_object(data: bytes | str, where: str, what: str) -> dict[str, Any]:
     """The JSON object that `data` holds; `what` names it in messages: "the header".
 
     Raises:
         KvcalcError: "unreadable_input" if it is no UTF-8, no JSON, no object, or names a key twice.
     """
+    text = data if isinstance(data, str) else utf8(data, where, what)
     try:
-        found = json.loads(data.decode(), object_pairs_hook=_without_twins)
-    except UnicodeDecodeError as error:
-        raise broken(where, f"{what} is not UTF-8 at byte {error.start:,}") from error
+        found = json.loads(text, object_pairs_hook=_without_twins)
     except json.JSONDecodeError as error:
         raise broken(
             where, f"{what} is not JSON at character {error.pos:,}: {error.msg}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any, NamedTuple
 
 from kvcalc.checkpoints.bounded import (
@@ -18,6 +19,7 @@ from kvcalc.checkpoints.bounded import (
     json_object,
     label,
     opened,
+    utf8,
 )
 from kvcalc.checkpoints.safetensors_header import (
     DTYPE_BITS,
@@ -73,7 +75,9 @@ def read_index(path: str | os.PathLike[str]) -> SafetensorsIndex:
             raise broken(
                 where, f"has {size:,} bytes, more than the {MAX_HEADER_BYTES:,} of an index"
             )
-        return parse_index(handle.read(size) or b"", where)
+        # The bytes are gone before the table is made: an index of 90,000 tensors has 10 MB.
+        text = utf8(handle.read(size) or b"", where, "the index")
+    return _index(text, size, where)
 
 
 def parse_index(data: bytes, where: str) -> SafetensorsIndex:
@@ -82,19 +86,21 @@ def parse_index(data: bytes, where: str) -> SafetensorsIndex:
     Raises:
         KvcalcError: "unreadable_input" as `read_index`.
     """
-    table = json_object(data, where, "the index")
+    return _index(utf8(data, where, "the index"), len(data), where)
+
+
+def _index(text: str, size: int, where: str) -> SafetensorsIndex:
+    table = json_object(text, where, "the index")
     places = table.get("weight_map")
     if type(places) is not dict or not places:
         raise broken(where, "weight_map is not a table of tensors and their files")
-    if not all(type(name) is str for name in places.values()):
+    if set(map(type, places.values())) != {str}:
         raise broken(where, "weight_map names something that is no file")
     check_text(places, where, "weight_map")
     shards = tuple(sorted(set(places.values())))
     for name in shards:
         _check_name(name, where)
-    return SafetensorsIndex(
-        shards, len(places), _total_bytes(table.get("metadata"), where), len(data)
-    )
+    return SafetensorsIndex(shards, len(places), _total_bytes(table.get("metadata"), where), size)
 
 
 def _check_name(name: str, where: str) -> None:
@@ -148,7 +154,7 @@ def merge_shards(headers: Iterable[Safetensors], where: str) -> Safetensors:
     types: dict[str, Total] = {}
     for header in headers:
         before = len(names)
-        names.update(tensor.name for tensor in header.tensors)
+        names.update(map(_name, header.tensors))
         if len(names) < before + len(header.tensors):
             raise _twin(headers, where)
         metadata = {**header.metadata, **metadata}
@@ -156,13 +162,16 @@ def merge_shards(headers: Iterable[Safetensors], where: str) -> Safetensors:
             so_far = types.get(dtype, Total(0, 0, 0))
             types[dtype] = Total(*map(operator.add, so_far, total))
     return Safetensors(
-        tensors=tuple(tensor for header in headers for tensor in header.tensors),
+        tensors=tuple(chain.from_iterable(header.tensors for header in headers)),
         types=types,
         metadata=metadata,
         shards=tuple(shard for header in headers for shard in header.shards),
         file_bytes=sum(header.file_bytes for header in headers),
         bytes_read=sum(header.bytes_read for header in headers),
     )
+
+
+_name = operator.attrgetter("name")
 
 
 def _twin(headers: list[Safetensors], where: str) -> KvcalcError:

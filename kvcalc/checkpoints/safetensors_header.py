@@ -18,7 +18,6 @@ from kvcalc.checkpoints.bounded import (
     check_text,
     json_object,
     opened,
-    totals,
 )
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.units import shown
@@ -135,12 +134,25 @@ def parse_header(
     tensors = _tensors(table, file_size - 8 - header_length, where)
     return Safetensors(
         tensors=tensors,
-        types=totals((t.dtype, t.elements, t.stored_bytes) for t in tensors),
+        types=_types(tensors),
         metadata=metadata,
         shards=(),
         file_bytes=file_size,
         bytes_read=8 + header_length,
     )
+
+
+def _types(tensors: tuple[SafeTensor, ...]) -> dict[str, Total]:
+    """Tensors, elements and bytes by dtype; each dtype's bytes tell its elements exactly."""
+    counts: dict[str, int] = {}
+    sums: dict[str, int] = {}
+    for _, dtype, _, stored_bytes in tensors:
+        counts[dtype] = counts.get(dtype, 0) + 1
+        sums[dtype] = sums.get(dtype, 0) + stored_bytes
+    return {
+        dtype: Total(counts[dtype], total * 8 // DTYPE_BITS[dtype], total)
+        for dtype, total in sums.items()
+    }
 
 
 def _metadata(found: Any, where: str) -> dict[str, str]:

@@ -35,6 +35,8 @@ class Parser:
         self._first: float | None = None
         self._block = format.block
         self._days: dict[str, int] = {}
+        #: The minute of the time before, up to its colon, in seconds.
+        self._minutes: dict[str, int] = {}
         self._day: int | None = None
         self._prefixes: dict[Segments, Segments] = {}
 
@@ -95,8 +97,11 @@ class Parser:
 
     def _stamp(self, value: Any, field: str) -> float:
         """2023-11-16 18:15:46.6805900 as seconds; an offset from UTC at the end is subtracted."""
+        text = str(value).strip()
+        known = self._minutes.get(text[:17])
+        if known is not None and text[17:].replace(".", "", 1).isdecimal():
+            return known + float(text[17:])
         try:
-            text = str(value).strip()
             day, clock, offset = text[:10], text[11:], 0
             days = self._days.get(day)
             if days is None:
@@ -109,6 +114,8 @@ class Parser:
             # From the first day on: seconds since year 1 would leave floats 8 microseconds apart.
             self._day = days if self._day is None else self._day
             whole = (days - self._day) * _DAY + int(hours) * 3600 + int(minutes) * 60 + offset
+            if len(text) > 17 and not offset and text[16] == ":":
+                self._minutes = {text[:17]: whole}
             return whole + float(seconds)
         except ValueError:
             raise BadLineError(

@@ -36,12 +36,22 @@ BARE = Case("python -c pass", ["-c", "pass"], 1.0)
 CASES = (
     BARE,
     Case("--version", [*KVCALC, "--version"], 1.6),
-    Case("size llama-3.1-8b --json", [*KVCALC, "size", "llama-3.1-8b", "--json"], 8.0),
-    Case("size llama-3.1-8b -f text", [*KVCALC, "size", "llama-3.1-8b", "-f", "text"], 11.0),
+    Case("size llama-3.1-8b --json", [*KVCALC, "size", "llama-3.1-8b", "--json"], 7.0),
+    Case("size llama-3.1-8b -f text", [*KVCALC, "size", "llama-3.1-8b", "-f", "text"], 9.0),
     Case(
         "fit llama-3.1-70b --gpu h100 --json",
         [*KVCALC, "fit", "llama-3.1-70b", "--gpu", "h100", "--engine", "none", "--json"],
         10.0,
+    ),
+    Case(
+        "fit llama-3.1-70b --weights int4 (vllm)",
+        [*KVCALC, "fit", "llama-3.1-70b", "--gpu", "h100", "--weights", "int4", "--json"],
+        10.0,
+    ),
+    Case(
+        "fit llama-3.1-70b (all GPUs × 1–8, vllm)",
+        [*KVCALC, "fit", "llama-3.1-70b", "--gpus", "1,2,4,8", "--json"],
+        80.0,
     ),
     Case(
         "fit llama-3.1-70b (all GPUs)",
@@ -96,7 +106,7 @@ def starts(runs: int, env: dict[str, str], cwd: str) -> bool:
                 times[case.name].append(taken)
     bare = summary(times[BARE.name])
     print(
-        f"{'':36} {'ms: min':>8} {'median':>8} {'ratio: min':>11} {'median':>7} {'cpu':>6}  target"
+        f"{'':42} {'ms: min':>8} {'median':>8} {'ratio: min':>11} {'median':>7} {'cpu':>6}  target"
     )
     met = True
     for case in CASES:
@@ -105,7 +115,7 @@ def starts(runs: int, env: dict[str, str], cwd: str) -> bool:
         good = min(ratios) <= case.target
         met = met and good
         print(
-            f"{case.name:36} {found[0] * 1e3:8.1f} {found[1] * 1e3:8.1f} {ratios[0]:11.2f}"
+            f"{case.name:42} {found[0] * 1e3:8.1f} {found[1] * 1e3:8.1f} {ratios[0]:11.2f}"
             f" {ratios[1]:7.2f} {ratios[2]:6.2f} {case.target:7.1f}{'' if good else '  MISSED'}"
         )
     return met

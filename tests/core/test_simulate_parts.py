@@ -11,8 +11,9 @@ from kvcalc.core.simulate.beats import Beats
 from kvcalc.core.simulate.blocks import Queue
 from kvcalc.core.simulate.buddy import Buddy
 from kvcalc.core.simulate.clock import Clock, Lane, Rate, Work
-from kvcalc.core.simulate.job import GroupSpec, HashIds
+from kvcalc.core.simulate.job import GroupSpec, HashIds, Settings
 from kvcalc.core.simulate.keys import Keys
+from kvcalc.core.simulate.kinds import kinds_of
 from kvcalc.core.simulate.quantiles import percentile
 
 
@@ -109,12 +110,36 @@ def test_a_chunk_begins_anew() -> None:
     assert read == [3, 4, 1, 2, 3, 4, 1]
 
 
+def test_groups_of_a_weight_begin_their_blocks_together() -> None:
+    beats = Beats(16, 7)
+    beats.join(3)
+    # One request, seven groups: 7 blocks in steps 3 and 19, none between.
+    assert (beats.at(3), beats.at(4), beats.begun(3, 16), beats.begun(3, 17)) == (7, 0, 7, 14)
+    assert beats.each(2, 3) == [0, 7, 0]
+    # Steps 3 … 18 have 7 blocks more, 19 has 14.
+    assert beats.ramp(3, 17) == (14, 16 * 7 + 14)
+    beats.add([(3, -7), (20, 2)])
+    assert [beats.at(step) for step in (3, 4)] == [0, 2]
+
+
+def test_the_last_blocks_of_a_step_can_be_part_of_a_hit() -> None:
+    # Hits end at multiples of 16; the next token's window of 6 reaches 5 tokens back: 2 blocks.
+    groups = [GroupSpec("full", 16), GroupSpec("window", 4, 6), GroupSpec("window", 4, 6)]
+    full, window = kinds_of(groups, Settings())
+    assert (full.groups, window.groups) == ((0,), (1, 2))
+    assert [place for place in range(8) if window.keeps(place)] == [2, 3, 6, 7]
+    assert [window.rank(place) for place in range(9)] == [0, 0, 0, 1, 2, 2, 2, 3, 4]
+    assert [window.place(rank) for rank in range(4)] == [2, 3, 6, 7]
+    # 39 tokens hold two whole steps: 8 blocks of 4.
+    assert (window.full(39), full.full(39)) == (8, 2)
+
+
 def test_blocks_leave_the_queue_oldest_first() -> None:
     queue = Queue(2)
     a, b = queue.register("a"), queue.register("b")
     queue.drop(b)
     queue.drop(a)
-    queue.store(3)
+    queue.lay(3)
     assert (queue.fresh, queue.idle) == (2, 5)
     queue.take(3)
     assert queue.find("b") is None
@@ -124,23 +149,38 @@ def test_blocks_leave_the_queue_oldest_first() -> None:
     assert (queue.fresh, queue.idle) == (0, 1)
 
 
-def test_a_run_with_names_is_hit_block_by_block() -> None:
+def test_a_row_with_names_is_hit_block_by_block() -> None:
     queue = Queue(0)
-    run = queue.stow(4)
-    queue.store(1)
+    row, place = queue.lay(4)
+    assert queue.lay(1) == (row, 4)
     queue.take(1)
-    queue.spell(run, ["a", "b", "c"])
-    middle = queue.find("b")
+    for i, name in enumerate("abcd"):
+        queue.spell(row, place + i, name)
+    # The first has been taken before it got its name.
+    assert queue.find("a") is None
+    middle = queue.find("c")
     assert middle is not None
     queue.hold(middle)
     assert queue.idle == 3
-    # The last goes first.
     queue.take(1)
-    assert (queue.find("c"), queue.find("b")) == (None, middle)
-    first = queue.find("a")
-    assert first is not None
-    queue.hold(first)
+    assert (queue.find("b"), queue.find("c")) == (None, middle)
+    # The hole does not count: "d" and the one behind it are left.
     queue.take(1)
+    assert queue.find("d") is None
+    queue.take(1)
+    assert queue.idle == 0
+    assert queue.lay(1) != (row, 5)
+
+
+def test_a_run_is_recalled_as_far_as_it_is_left() -> None:
+    queue = Queue(0)
+    run = queue.stow(3)
+    queue.lay(2)
+    queue.take(1)
+    assert run.count == 2
+    queue.recall(run)
+    assert queue.idle == 2
+    queue.take(2)
     assert queue.idle == 0
 
 

@@ -29,6 +29,10 @@ GROUPS = (
     [GroupSpec("full", 4), GroupSpec("window", 4, 10), GroupSpec("window", 4, 5)],
     [GroupSpec("full", 8), GroupSpec("window", 4, 6)],
     [GroupSpec("full", 4), GroupSpec("window", 8, 9)],
+    [GroupSpec("full", 8), GroupSpec("window", 4, 9), GroupSpec("window", 4, 9)],
+    [GroupSpec("full", 8), GroupSpec("window", 2, 5), GroupSpec("window", 4, 11)],
+    [GroupSpec("window", 2, 3), GroupSpec("full", 8), GroupSpec("window", 2, 3)],
+    [GroupSpec("full", 4), GroupSpec("window", 2, 2), GroupSpec("window", 6, 7)],
     [GroupSpec("chunked", 4, 12)],
     [GroupSpec("full", 4), GroupSpec("chunked", 4, 8)],
 )

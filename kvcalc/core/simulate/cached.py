@@ -80,7 +80,7 @@ class Cached(Counted):
             job.run = None
         self.used += self._free_hits
         self._take(need)
-        self._held[0] += hits + need
+        self._held += hits + need
         job.computed = computed
         self._stored += computed
         self._name(job)
@@ -112,7 +112,7 @@ class Cached(Counted):
         if free and keep:
             job.run = queue.stow(free)
         elif free:
-            queue.store(free)
+            queue.lay(free)
         if rest:
             free += 1
         for block in reversed(job.shared):
@@ -120,7 +120,7 @@ class Cached(Counted):
         job.shared = []
         self.used -= free
         self._stored -= job.computed
-        self._held[0] -= full + (rest > 0)
+        self._held -= full + (rest > 0)
 
     def _name(self, job: Job) -> None:
         """Blocks that computing has filled, and that others may share, can be hit from now on."""

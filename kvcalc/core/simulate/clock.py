@@ -10,7 +10,7 @@ ends; no span of steps crosses such a bend.
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from math import gcd, isqrt
+from math import gcd, sqrt
 from typing import NamedTuple
 
 from kvcalc.core.flops import Attention
@@ -43,33 +43,52 @@ class Rate(NamedTuple):
 NO_WORK = Work()
 
 
+class _Lane(NamedTuple):
+    """A lane in ticks: of a token attended to in a prompt, and while decoding; of one read."""
+
+    seen: Attention
+    prefill: int
+    decode: int
+    read: int
+
+
 class Clock:
     """The time of a run, its traffic, and the load of the requests that decode now."""
 
     def __init__(self, work: Work = NO_WORK, rate: Rate | None = None) -> None:
         self.step = 0
         self.now = 0
-        self.read_bytes = 0
-        self._work = work
-        self._weights = work.weight_bytes
         self._timed = rate is not None
         shared = gcd(rate.flops, rate.bandwidth) if rate is not None else 1
-        #: Ticks of a FLOP and of a byte.
-        self._flop = rate.bandwidth // shared if rate is not None else 0
-        self._byte = rate.flops // shared if rate is not None else 0
+        #: Ticks of a FLOP and of a byte; without a rate bytes still count.
+        flop = rate.bandwidth // shared if rate is not None else 0
+        self._byte = rate.flops // shared if rate is not None else 1
         #: None where ticks are steps.
-        self.ticks_per_second = self._flop * rate.flops if rate is not None else None
-        #: FLOPs and bytes of the next decode step, and what each step adds to them.
-        self._flops = self._more_flops = 0
+        self.ticks_per_second = flop * rate.flops if rate is not None else None
+        #: The work in ticks: of a token, of a request, of a step.
+        self._token = work.token_flops * flop
+        self._request = work.request_bytes * self._byte
+        self._weights = work.weight_bytes * self._byte
+        self._lanes = [
+            _Lane(a, a.prefill * flop, a.decode * flop, read * self._byte) for a, read in work.lanes
+        ]
+        self._cut = [lane for lane in self._lanes if lane.seen.window or lane.seen.chunk]
+        #: Ticks that the next decode step computes and reads, and what each step adds to them.
+        self._compute = self._more_compute = 0
         self._read = self._more_read = 0
         #: The same of prompts in this step.
-        self._extra_flops = self._extra_read = 0
-        self._cut = [lane for lane in work.lanes if _span(lane)]
+        self._extra_compute = self._extra_read = 0
+        self._traffic = 0
         #: What `ticks` said last, for so many steps; 0 where it holds no more.
         self._known = 0
         self._known_ticks = 0
         self._bends: list[tuple[int, int, int]] = []
         self._joined: dict[int, int] = {}
+
+    @property
+    def read_bytes(self) -> int:
+        """KV cache and states read so far; the weights are not counted."""
+        return self._traffic // self._byte
 
     def seconds(self, ticks: int) -> float | None:
         """Ticks as seconds; None where they are steps."""
@@ -90,19 +109,18 @@ class Clock:
 
     def _load(self, n: int, sign: int) -> None:
         """A request whose next token is its n-th, added (1) or taken away (-1)."""
-        work = self._work
         self._known = 0
-        flops, read, more_flops, more_read = work.token_flops, work.request_bytes, 0, 0
-        for a, each in work.lanes:
+        compute, read, more_compute, more_read = self._token, self._request, 0, 0
+        for a, _, decode, each in self._lanes:
             seen = a.seen(n)
-            flops += a.decode * seen
+            compute += decode * seen
             read += each * seen
             if a.encoder is None and (a.window is None or n < a.window):
-                more_flops += a.decode
+                more_compute += decode
                 more_read += each
-        self._flops += sign * flops
+        self._compute += sign * compute
         self._read += sign * read
-        self._more_flops += sign * more_flops
+        self._more_compute += sign * more_compute
         self._more_read += sign * more_read
 
     def _bend(self, ticket: int, lane: int) -> None:
@@ -120,25 +138,24 @@ class Clock:
 
     def prefill(self, computed: int, chunk: int) -> None:
         """`chunk` tokens of a prompt after `computed` ones, in this step."""
-        work = self._work
         end = computed + chunk
-        flops, read = work.token_flops * chunk, work.request_bytes
-        for a, each in work.lanes:
-            flops += a.prefill * (a.seen_in_pass(end) - a.seen_in_pass(computed))
+        compute, read = self._token * chunk, self._request
+        for a, prefill, _, each in self._lanes:
+            before = a.seen_in_pass(computed) if computed else 0
+            compute += prefill * (a.seen_in_pass(end) - before)
             read += each * _reach(a, computed, end)
-        self._extra_flops += flops
+        self._extra_compute += compute
         self._extra_read += read
 
     def close(self) -> None:
         """The end of a step with whatever it computed."""
-        read = self._read + self._extra_read
-        self.read_bytes += read
-        flops = self._flops + self._extra_flops
+        compute, read = self._compute + self._extra_compute, self._read + self._extra_read
+        self._traffic += read
         if not self._timed:
             self.now += 1
-        elif flops or read:
-            self.now += max(flops * self._flop, (self._weights + read) * self._byte)
-        self._extra_flops = self._extra_read = 0
+        elif compute or read:
+            self.now += max(compute, self._weights + read)
+        self._extra_compute = self._extra_read = 0
         self._advance(1)
 
     def horizon(self, most: int) -> int:
@@ -149,7 +166,7 @@ class Clock:
         """That many decode steps, within the horizon."""
         if not steps:
             return
-        self.read_bytes += steps * self._read + steps * (steps - 1) // 2 * self._more_read
+        self._traffic += steps * self._read + steps * (steps - 1) // 2 * self._more_read
         self.now += self._known_ticks if steps == self._known else self.ticks(steps)
         self._advance(steps)
 
@@ -157,8 +174,8 @@ class Clock:
         """What the next decode steps take, in ticks."""
         if not self._timed:
             return steps
-        a, da = self._flops * self._flop, self._more_flops * self._flop
-        b, db = (self._weights + self._read) * self._byte, self._more_read * self._byte
+        a, da = self._compute, self._more_compute
+        b, db = self._weights + self._read, self._more_read
         last = steps - 1
         if a <= b and a + last * da <= b + last * db:
             return steps * b + steps * last // 2 * db
@@ -184,7 +201,7 @@ class Clock:
         took = self.ticks(guess)
         if took >= wait:
             high = guess
-            if guess == 1 or self.ticks(guess - 1) < wait:
+            if guess == 1 or took - self._cost(guess - 1) < wait:
                 self._known, self._known_ticks = guess, took
                 return guess
         else:
@@ -199,18 +216,22 @@ class Clock:
         return low
 
     def _guess(self, wait: int) -> int:
-        """Where k · a + k²/2 · d passes `wait`, for whichever bound is larger now."""
-        a = self._flops * self._flop
-        d = self._more_flops * self._flop
-        b = (self._weights + self._read) * self._byte
+        """About where k · a + k(k − 1)/2 · d passes `wait`, for whichever bound is larger now."""
+        a, d = self._compute, self._more_compute
+        b = self._weights + self._read
         if b >= a:
-            a, d = b, self._more_read * self._byte
+            a, d = b, self._more_read
         if not a:
             return 1
-        if not d:
-            return -(-wait // a)
-        half = a - d // 2
-        return max(1, (isqrt(half * half + 2 * d * wait) - half) // d + 1)
+        half = a - d / 2
+        return int(2 * wait / (half + sqrt(half * half + 2.0 * d * wait))) + 1
+
+    def _cost(self, ahead: int) -> int:
+        """What one decode step takes after so many others, in ticks."""
+        return max(
+            self._compute + ahead * self._more_compute,
+            self._weights + self._read + ahead * self._more_read,
+        )
 
     def idle(self, tick: int) -> None:
         """Nothing to do until `tick`; where ticks are steps these are idle ones."""
@@ -221,24 +242,20 @@ class Clock:
     def _advance(self, steps: int) -> None:
         self._known = 0
         self.step += steps
-        self._flops += steps * self._more_flops
+        self._compute += steps * self._more_compute
         self._read += steps * self._more_read
         while self._bends and self._bends[0][0] <= self.step:
             _, ticket, i = heappop(self._bends)
             if ticket not in self._joined:
                 continue
-            a, each = self._cut[i]
+            a, _, decode, each = self._cut[i]
             if a.chunk is not None:
-                self._flops -= a.decode * a.chunk
+                self._compute -= decode * a.chunk
                 self._read -= each * a.chunk
                 self._bend(ticket, i)
             else:
-                self._more_flops -= a.decode
+                self._more_compute -= decode
                 self._more_read -= each
-
-
-def _span(lane: Lane) -> int:
-    return lane.seen.window or lane.seen.chunk or 0
 
 
 def _reach(a: Attention, computed: int, end: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import lcm
 from typing import Any
 
 from kvcalc.core.simulate.beats import Beats
@@ -26,12 +27,12 @@ class Counted:
         self.used_sum = 0
         #: The head of the line was refused for lack of blocks, and nothing has changed since.
         self.refused = False
-        #: (block size, groups of it, their beats)
-        self.tables = [(b, sizes.count(b), Beats(b)) for b in dict.fromkeys(sizes)]
+        #: By block size, when the blocks of all its groups begin.
+        self.beats = [Beats(b, sizes.count(b)) for b in dict.fromkeys(sizes)]
         self.states = len(groups) - len(sizes)
-        self._held = [0] * len(self.tables)
-        self._slack = [0] * len(self.tables)
-        self._stored = 0
+        #: Blocks that the stored tokens fill or begin, as if none were shared or out of sight.
+        self._held = self._held_sum = 0
+        self._stored = self._stored_sum = 0
         self._running = 0
         self._whole = settings.scheduler_reserve_full_isl
         self._watermark = int(settings.watermark * blocks)
@@ -44,8 +45,9 @@ class Counted:
     @property
     def waste_sum(self) -> float:
         """Blocks' worth of slots without a token, summed over steps."""
-        rows = zip(self._slack, self.tables, strict=True)
-        return sum(slack * groups / size for slack, (size, groups, _) in rows)
+        whole = lcm(*(beats.size for beats in self.beats))
+        filled = sum(beats.weight * whole // beats.size for beats in self.beats)
+        return (self._held_sum * whole - self._stored_sum * filled) / whole
 
     def shares(self) -> tuple[float, float, float, float]:
         """Blocks' worth, summed over steps: tokens, future tokens, never used, lost to pieces.
@@ -60,7 +62,10 @@ class Counted:
 
     def blocks_for(self, tokens: int) -> int:
         """Blocks of a request with `tokens` stored tokens."""
-        return self.states + sum(m * cdiv(tokens, b) for b, m, _ in self.tables)
+        blocks = self.states
+        for beats in self.beats:
+            blocks += beats.weight * cdiv(tokens, beats.size)
+        return blocks
 
     def most_blocks(self, tokens: int) -> int:
         """The most blocks of a request on the way to `tokens` stored tokens."""
@@ -85,8 +90,7 @@ class Counted:
         if not self._fits(max(need, whole), others):
             return False
         self._take(need)
-        for i, (size, _, _) in enumerate(self.tables):
-            self._held[i] += cdiv(chunk, size)
+        self._held += need - self.states
         job.computed = chunk
         self._stored += chunk
         return True
@@ -103,8 +107,7 @@ class Counted:
         if need > self.usable - self.used:
             return False
         self._take(need)
-        for i, (size, _, _) in enumerate(self.tables):
-            self._held[i] += cdiv(after, size) - cdiv(before, size)
+        self._held += need
         job.computed = after
         self._stored += chunk
         return True
@@ -114,72 +117,86 @@ class Counted:
         job.since = step
         job.seat = step - job.computed
         self._running += 1
-        for size, _, beats in self.tables:
-            beats.join(job.seat % size)
+        for beats in self.beats:
+            beats.join(job.seat % beats.size)
 
     def halt(self, job: Job, step: int) -> None:
         """The job, before `step`, computes no more."""
         job.settle(step)
         self._running -= 1
-        for size, _, beats in self.tables:
-            beats.leave(job.seat % size)
+        for beats in self.beats:
+            beats.leave(job.seat % beats.size)
 
     def release(self, job: Job, *, keep: bool) -> None:  # noqa: ARG002 - nothing is kept here
         """All blocks of a job that computes no more."""
-        self.used -= self.blocks_for(job.computed)
+        blocks = self.blocks_for(job.computed)
+        self.used -= blocks
+        self._held -= blocks - self.states
         self._stored -= job.computed
-        for i, (size, _, _) in enumerate(self.tables):
-            self._held[i] -= cdiv(job.computed, size)
 
     def horizon(self, step: int, most: int) -> int:
         """How many decode steps, up to `most`, surely find their blocks."""
         free = self.usable - self.used
-        if len(self.tables) == 1:
-            groups, beats = self.tables[0][1], self.tables[0][2]
-            return beats.enough(step, most, free // groups)
+        if len(self.beats) == 1:
+            return self.beats[0].enough(step, most, free)
+        if self._rounds(most) <= free or self._begun(step, most) <= free:
+            return most
         low, high = 0, most
         while low < high:
             middle = (low + high + 1) // 2
-            if sum(m * beats.begun(step, middle) for _, m, beats in self.tables) <= free:
+            if self._begun(step, middle) <= free:
                 low = middle
             else:
                 high = middle - 1
         return low
 
+    def _rounds(self, steps: int) -> int:
+        """No more blocks than these begin in so many steps: each request's once a round."""
+        return sum([(steps // beats.size + 1) * beats.running for beats in self.beats])
+
+    def _begun(self, step: int, steps: int) -> int:
+        """Blocks that the decoding jobs begin in some steps."""
+        return sum([beats.begun(step, steps) for beats in self.beats])
+
+    def _begins(self, step: int) -> int:
+        """Those of one step."""
+        blocks = 0
+        for beats in self.beats:
+            blocks += beats.at(step)
+        return blocks
+
     def enough(self, step: int) -> bool:
         """Whether the decoding jobs' new blocks of one step are free."""
-        need = sum(m * beats.at(step) for _, m, beats in self.tables)
-        return need <= self.usable - self.used
+        return self._begins(step) <= self.usable - self.used
 
     def rest(self, job: Job) -> None:
         """The job gets no token in this step."""
 
     def run(self, step: int, steps: int) -> None:
         """Decode steps in which nothing else happens, within the horizon."""
-        self.used_sum += steps * self.used
-        for (_, groups, _), (begun, area) in zip(self.tables, self._fill(step, steps), strict=True):
-            self._take(groups * begun)
-            self.used_sum += groups * area
+        begun, area = self._fill(step, steps)
+        self.used_sum += steps * self.used + area
+        self._take(begun)
         self.peak = max(self.peak, self.used)
 
-    def _fill(self, step: int, steps: int) -> list[tuple[int, int]]:
-        """The sum of empty slots over decode steps; by block size what `Beats.ramp` says."""
-        ramps = []
-        tokens = steps * self._stored + self._running * (steps * (steps + 1) // 2)
-        for i, (size, _, beats) in enumerate(self.tables):
-            begun, area = beats.ramp(step, steps)
-            self._slack[i] += size * (steps * self._held[i] + area) - tokens
-            self._held[i] += begun
-            ramps.append((begun, area))
+    def _fill(self, step: int, steps: int) -> tuple[int, int]:
+        """Decode steps fill the jobs' blocks, and begin new ones: as `Beats.ramp`."""
+        begun = area = 0
+        for beats in self.beats:
+            more, ramp = beats.ramp(step, steps)
+            begun += more
+            area += ramp
+        self._held_sum += steps * self._held + area
+        self._held += begun
+        self._stored_sum += steps * self._stored + self._running * (steps * (steps + 1) // 2)
         self._stored += steps * self._running
-        return ramps
+        return begun, area
 
     def advance(self, step: int) -> None:
         """The decoding jobs' tokens of one step with enough blocks; `note` closes the step."""
-        for i, (_, groups, beats) in enumerate(self.tables):
-            begun = beats.at(step)
-            self._take(groups * begun)
-            self._held[i] += begun
+        begun = self._begins(step)
+        self._take(begun)
+        self._held += begun
         self._stored += self._running
 
     def squeeze(self, step: int, jobs: Iterable[Job], preempt: Callable[[], Job]) -> None:
@@ -191,21 +208,23 @@ class Counted:
             if job.since < 0:
                 continue
             computed = job.computed_at(step)
-            begins = [not computed % size for size, _, _ in self.tables]
-            need = sum(m for (_, m, _), new in zip(self.tables, begins, strict=True) if new)
+            need = self._next(computed)
             while need > self.usable - self.used:
                 if preempt() is job:
                     return
             self._take(need)
-            for i, new in enumerate(begins):
-                self._held[i] += new
+            self._held += need
             self._stored += 1
+
+    def _next(self, computed: int) -> int:
+        """Blocks that one more token begins."""
+        return sum(beats.weight for beats in self.beats if not computed % beats.size)
 
     def note(self) -> None:
         """The end of a step that `advance` or `squeeze` began, after all its allocations."""
         self.used_sum += self.used
-        for i, (size, _, _) in enumerate(self.tables):
-            self._slack[i] += size * self._held[i] - self._stored
+        self._held_sum += self._held
+        self._stored_sum += self._stored
         self.peak = max(self.peak, self.used)
 
     def _take(self, blocks: int) -> None:

@@ -53,7 +53,7 @@ class GroupSpec(NamedTuple):
         all whole chunks.
         """
         if self.kind == WINDOW:
-            return max(0, tokens - self.span + 1)
+            return tokens - self.span + 1 if tokens >= self.span else 0
         return tokens // self.span * self.span if self.kind == CHUNKED else 0
 
 

@@ -39,7 +39,7 @@ class Reserved(Counted):
         self._buddy = Buddy(self.slots) if policy in {"pow2", "exact"} else None
         #: Slots taken from the pool, asked for, and needed at the requests' ends.
         self._taken = self._asked = self._final = 0
-        self._taken_sum = self._asked_sum = self._final_sum = self._stored_sum = 0
+        self._taken_sum = self._asked_sum = self._final_sum = 0
 
     def reserve(self, prompt: int, output: int) -> int:
         """Slots that a request of these lengths asks for."""

@@ -1,138 +1,193 @@
 """Windows that are full and free a block every B steps: counted by class, laid in order.
 
 A calm window's block goes when computed − lag − W + 1 is a multiple of B, so in the steps of one
-class modulo B. Nobody can hit it but its own request after a preemption, and only the youngest of
-each window; so each block that goes is laid in the queue without a name, and remembered.
+class modulo B. It can be part of a hit, or not, in the steps of one class modulo the step at whose
+multiples hits end. Nobody can hit it but its own request after a preemption, and only what left
+last; so what goes in some steps is one stretch of a row, without names, and who left which of its
+blocks is worked out only for a request that is preempted.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
-from itertools import accumulate
+from collections import deque
+from collections.abc import Iterator
+from math import lcm
+from operator import sub
+from typing import NamedTuple
 
-from kvcalc.core.simulate.blocks import Queue
-from kvcalc.core.simulate.job import WINDOW, GroupSpec, Job
-from kvcalc.core.simulate.strips import Holding
+from kvcalc.core.simulate.beats import Beats, totals
+from kvcalc.core.simulate.blocks import Row
+from kvcalc.core.simulate.job import CHUNKED, WINDOW, Job
+from kvcalc.core.simulate.kinds import Kind
+from kvcalc.core.simulate.strips import Groups, Left
 
-#: A calm request: its ticket and what it holds.
-Seat = tuple[int, Holding]
+#: Tickets of calm requests, in order of admission, by their class modulo the step.
+Classes = list[tuple[int, ...]]
+
+
+class Trail(NamedTuple):
+    """What calm windows left in some steps, of requests whose tickets lie between two others.
+
+    It stands in a row from `place` on, in the order in which it went.
+    """
+
+    row: Row
+    place: int
+    first: int
+    steps: int
+    above: int
+    below: int
+    classes: Classes
 
 
 class Ring:
-    """Calm requests by class, in order of admission, for the groups of one window."""
+    """The windows of a kind: when blocks go, and when such that can be part of a hit."""
 
-    __slots__ = ("classes", "groups", "size", "span")
+    __slots__ = ("freed", "kind", "moments", "shift")
 
-    def __init__(self, spec: GroupSpec, groups: list[int]) -> None:
-        self.size, self.span, self.groups = spec.block_size, spec.span, groups
-        self.classes: list[list[Seat]] = [[] for _ in range(self.size)]
+    def __init__(self, kind: Kind, lag: int) -> None:
+        self.kind = kind
+        self.shift = kind.spec.span - 1 + lag
+        self.freed = Beats(kind.size, kind.count)
+        #: Stored tokens modulo the step at which such a block goes: it is kept, and is full.
+        self.moments = [n for n in range(kind.step) if self._leaves(n)]
 
-    def seats(self, job: Job, lag: int) -> list[Seat]:
-        """The class of a decoding job."""
-        return self.classes[(job.seat + lag + self.span - 1) % self.size]
+    def _leaves(self, moment: int) -> bool:
+        computed = moment + self.kind.step * (self.shift + 1)
+        gone, rest = divmod(computed - self.shift, self.kind.size)
+        return not rest and self.kind.keeps(gone - 1) and gone <= self.kind.full(computed)
 
-    def ramp(self, step: int, steps: int) -> int:
-        """The sum over steps of the blocks that went up to and in each, of one group."""
-        classes, size = self.classes, self.size
-        counts = [len(classes[(step + i) % size]) for i in range(min(steps, size))]
-        rounds, rest = divmod(steps, size)
-        whole = list(accumulate(counts))
-        if not rounds:
-            return sum(whole)
-        each = whole[-1]
-        area = rounds * sum(whole) + size * each * (rounds * (rounds - 1) // 2)
-        return area + rest * rounds * each + sum(whole[:rest])
+    def seat(self, job: Job) -> int:
+        """The class of a decoding job by the steps in which its blocks go."""
+        return (job.seat + self.shift) % self.kind.size
 
 
 class Rings:
-    """The rings of all windows of a model.
+    """The rings of all windows of a model; `lag` is 1 where the last token is not settled."""
 
-    Args:
-        groups: In the engine's order.
-        queue: Where blocks go.
-        caches: Without prefix caching only their number counts.
-        lag: 1 with asynchronous scheduling: the last token is not settled.
-    """
-
-    def __init__(
-        self, groups: Sequence[GroupSpec], queue: Queue, *, caches: bool, lag: int
-    ) -> None:
-        self._queue, self._caches, self._lag = queue, caches, lag
-        self._rings = [
-            Ring(spec, [i for i, g in enumerate(groups) if g == spec])
-            for spec in dict.fromkeys(groups)
-            if spec.kind == WINDOW
-        ]
+    def __init__(self, groups: Groups) -> None:
+        self._groups, self._queue = groups, groups.queue
+        self._rings = [Ring(k, groups.lag) for k in groups.kinds if k.spec.kind == WINDOW]
+        self._classes: Classes = [()] * groups.step
+        #: The trails that a preempted request may look into.
+        self._trails: deque[Trail] = deque()
         #: Steps after which all has come round.
-        self.longest = max((ring.size for ring in self._rings), default=1 << 60)
+        self.longest = lcm(*(ring.kind.size for ring in self._rings)) if self._rings else 1 << 60
+        #: All that ever goes can be part of a hit: nothing joins the front of the queue.
+        self.steady = not any(
+            kind.spec.kind == CHUNKED and kind.blocks > 1 for kind in groups.kinds
+        ) and all(len(ring.moments) == ring.kind.blocks for ring in self._rings)
+        #: Where that is not so, when those go that can be part of a hit, of all windows.
+        self._kept = Beats(groups.step)
+        self._moments = [
+            (moment, ring.kind.count)
+            for ring in self._rings
+            for moment in (() if self.steady or not groups.caches else ring.moments)
+        ]
 
     def join(self, job: Job) -> None:
         """A job is calm from the next step on."""
         job.memory.plain = True
         for ring in self._rings:
-            insort(ring.seats(job, self._lag), (job.ticket, job.memory), key=_ticket)
+            ring.freed.join(ring.seat(job))
+        if self._moments:
+            self._kept.add((job.seat + moment, blocks) for moment, blocks in self._moments)
+        tickets = list(self._classes[job.seat % len(self._classes)])
+        insort(tickets, job.ticket)
+        self._classes[job.seat % len(self._classes)] = tuple(tickets)
 
     def leave(self, job: Job) -> None:
         """It is not any more."""
         job.memory.plain = False
         for ring in self._rings:
-            seats = ring.seats(job, self._lag)
-            del seats[bisect_left(seats, job.ticket, key=_ticket)]
+            ring.freed.leave(ring.seat(job))
+        if self._moments:
+            self._kept.add((job.seat + moment, -blocks) for moment, blocks in self._moments)
+        tickets = list(self._classes[job.seat % len(self._classes)])
+        del tickets[bisect_left(tickets, job.ticket)]
+        self._classes[job.seat % len(self._classes)] = tuple(tickets)
 
     def due(self, computed: int) -> bool:
         """Whether a calm job with `computed` stored tokens frees something."""
-        settled = computed - self._lag + 1
-        return any(not (settled - ring.span) % ring.size for ring in self._rings)
+        return any(not (computed - ring.shift) % ring.kind.size for ring in self._rings)
 
-    def freed(self, step: int) -> int:
-        """Blocks that go in a step."""
-        return sum(len(r.groups) * len(r.classes[step % r.size]) for r in self._rings)
-
-    def ramp(self, step: int, steps: int) -> int:
-        """The sum over steps of the blocks that went up to and in each."""
-        return sum(len(ring.groups) * ring.ramp(step, steps) for ring in self._rings)
-
-    def slide_on(self, step: int, steps: int) -> int:
-        """The blocks that leave calm windows in steps in a row go to the queue; how many."""
-        if len(self._rings) != 1:
-            return sum(self.slide(at) for at in range(step, step + steps))
-        (ring,) = self._rings
-        if not self._caches:
-            return self._count(sum(self.freed(at) for at in range(step, step + steps)))
-        given, lay = 0, self._queue.lay
-        for at in range(step, step + steps):
-            for _, holding in ring.classes[at % ring.size]:
-                for group in ring.groups:
-                    holding.youngest[group] = lay()
-                given += 1
-        return given * len(ring.groups)
-
-    def slide(self, step: int, above: int = -1, below: int = 1 << 60) -> int:
-        """The same of one step, for jobs whose tickets lie between two others."""
-        events = [
-            (ticket, group, holding)
-            for ring in self._rings
-            for ticket, holding in ring.classes[step % ring.size]
-            if above < ticket < below
-            for group in ring.groups
-        ]
-        if not self._caches:
-            return self._count(len(events))
-        if len(self._rings) > 1:
-            events.sort(key=_place)
-        for _, group, holding in events:
-            holding.youngest[group] = self._queue.lay()
-        return len(events)
-
-    def _count(self, blocks: int) -> int:
-        self._queue.fresh += blocks
+    def at(self, step: int) -> int:
+        """Blocks that go in one step."""
+        blocks = 0
+        for ring in self._rings:
+            blocks += ring.freed.at(step)
         return blocks
 
+    def freed(self, step: int, steps: int) -> list[int]:
+        """Blocks that go in each of some steps."""
+        return totals([ring.freed for ring in self._rings], step, steps)
 
-def _ticket(seat: Seat) -> int:
-    return seat[0]
+    def fresh(self, step: int, steps: int) -> list[int]:
+        """Those of them that nobody can ever hit."""
+        return list(map(sub, self.freed(step, steps), self._kept.each(step, steps)))
 
+    def ramp(self, step: int, steps: int) -> tuple[int, int]:
+        """Blocks that go in some steps, and the sum over the steps of those gone up to each."""
+        freed = area = 0
+        for ring in self._rings:
+            more, ramp = ring.freed.ramp(step, steps)
+            freed += more
+            area += ramp
+        return freed, area
 
-def _place(event: tuple[int, int, Holding]) -> tuple[int, int]:
-    return event[:2]
+    def drop(self, step: int, steps: int, freed: int) -> int:
+        """Of so many that go in some steps the queue's front gets those that nobody can ever hit.
+
+        Returns the others, which join its tail.
+        """
+        if not self._groups.caches:
+            return 0
+        if self.steady or not freed:
+            return freed
+        kept = self._kept.begun(step, steps)
+        self._queue.fresh += freed - kept
+        return kept
+
+    def lay(self, step: int, steps: int, kept: int, above: int = -1) -> None:
+        """So many join the queue's tail, of jobs whose ticket is larger than one."""
+        self._trail(kept, step, steps, above, 1 << 60)
+
+    def lay_between(self, step: int, above: int, below: int) -> int:
+        """The same in one step, of jobs whose tickets lie between two others; how many."""
+        kinds = self._groups.kinds
+        events = self._events(self._classes, step)
+        kept = sum([kinds[number].count for ticket, number in events if above < ticket < below])
+        if kept:
+            self._trail(kept, step, 1, above, below)
+        return kept
+
+    def _trail(self, blocks: int, step: int, steps: int, above: int, below: int) -> None:
+        trails = self._trails
+        # What left last can matter, as far back as hits may end.
+        while trails and trails[0].first + trails[0].steps < step - 2 * self._groups.step:
+            trails.popleft()
+        row, place = self._queue.lay(blocks)
+        trails.append(Trail(row, place, step, steps, above, below, self._classes.copy()))
+
+    def _events(self, classes: Classes, step: int) -> Iterator[tuple[int, int]]:
+        """Who leaves something that can be part of a hit: tickets and numbers of kinds."""
+        for ring in self._rings:
+            for moment in ring.moments:
+                for ticket in classes[(step - moment) % len(classes)]:
+                    yield ticket, ring.kind.number
+
+    def left(self, job: Job) -> Iterator[tuple[int, Left]]:
+        """What a job left of late while it was calm, by number of its kind."""
+        kinds = self._groups.kinds
+        for row, first_place, first, steps, above, below, classes in self._trails:
+            place = first_place
+            for step in range(first, first + steps):
+                for ticket, number in sorted(self._events(classes, step)):
+                    if not above < ticket < below:
+                        continue
+                    kind = kinds[number]
+                    if ticket == job.ticket:
+                        gone = kind.spec.skipped(step - job.seat - self._groups.lag) // kind.size
+                        yield number, Left(row, place, 1, kind.rank(gone - 1), kind.groups)
+                    place += kind.count

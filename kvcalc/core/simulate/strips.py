@@ -1,37 +1,50 @@
-"""What a request holds in each group, block by block: taken, named, freed."""
+"""What a request holds in each kind of groups, block by block: taken, named, freed."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from math import lcm
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple
 
-from kvcalc.core.simulate.blocks import Block, Queue, Run
+from kvcalc.core.simulate.blocks import Block, Queue, Row
 from kvcalc.core.simulate.job import CHUNKED, STATE, WINDOW, GroupSpec, Job, Settings
+from kvcalc.core.simulate.kinds import Kind, kinds_of
 from kvcalc.core.units import cdiv
 
 
+class Left(NamedTuple):
+    """Blocks without a name that left sight in one step, as many in each of some groups.
+
+    They stand in a row from `place` on, those of the first group first, in each the last one. In a
+    group they are, by `Kind`, the `rank`th that can be part of a hit and those after it.
+    """
+
+    row: Row
+    place: int
+    blocks: int
+    rank: int
+    groups: Sequence[int]
+
+
 class Strip:
-    """A request's blocks in one group: the first `gone` are freed, `length` counts them too."""
+    """A request's blocks in each group of a kind: as many as its tokens, less the first `gone`."""
 
-    __slots__ = ("gone", "length", "named")
+    __slots__ = ("gone", "left", "named")
 
-    def __init__(self, gone: int = 0, length: int = 0) -> None:
-        self.gone = gone
-        self.length = length
-        #: Blocks with content that others share, by place.
-        self.named: dict[int, Block] = {}
+    def __init__(self) -> None:
+        self.gone = 0
+        #: Blocks with content that others share, one of each group, by place.
+        self.named: dict[int, Sequence[Block]] = {}
+        #: What left sight last and can matter again.
+        self.left: tuple[Left, ...] = ()
 
 
 class Holding:
-    """What a request holds in all groups."""
+    """What a request holds in all kinds."""
 
-    __slots__ = ("before", "late", "plain", "strips", "youngest")
+    __slots__ = ("before", "late", "plain", "strips")
 
     def __init__(self, strips: list[Strip]) -> None:
         self.strips = strips
-        #: By group, the blocks without a name that its window left last, in one step.
-        #: Either one, or a run and its first place.
-        self.youngest: list[Block | tuple[Run, int] | None] = [None] * len(strips)
         #: Stored tokens before its last step.
         self.before = 0
         #: Blocks of the prompt get their names only while it decodes: hits end at longer steps.
@@ -51,132 +64,143 @@ class Groups:
 
     def __init__(self, groups: Sequence[GroupSpec], settings: Settings, queue: Queue) -> None:
         self.specs = tuple(groups)
+        self.kinds = kinds_of(groups, settings)
+        #: Of each group.
+        self.kind_of = [kind for kind in self.kinds for _ in kind.groups]
         self.caches = settings.enable_prefix_caching
-        self.lag = settings.async_scheduling
+        self.lag = int(settings.async_scheduling)
         self.queue = queue
-        #: Hits end at multiples of this, so only up to there blocks are named.
-        self.step = lcm(*(g.block_size for g in groups if g.kind != STATE))
-        self.even = all(g.block_size == self.step for g in groups if g.kind != STATE)
-        self.caps = [cap_of(g, settings) for g in groups]
-
-    def grow(self, job: Job, tokens: int) -> int:
-        """Lengthen a job's strips for `tokens` stored tokens in all; the blocks that takes."""
-        taken = 0
-        for spec, strip in zip(self.specs, job.memory.strips, strict=True):
-            blocks = 1 if spec.kind == STATE else cdiv(tokens, spec.block_size)
-            if blocks > strip.length:
-                taken += blocks - strip.length
-                strip.length = blocks
-        return taken
-
-    def more(self, job: Job, tokens: int) -> int:
-        """The blocks that `grow` would take."""
-        return sum(
-            max((1 if spec.kind == STATE else cdiv(tokens, spec.block_size)) - strip.length, 0)
-            for spec, strip in zip(self.specs, job.memory.strips, strict=True)
-        )
+        self.step = max(kind.step for kind in self.kinds)
+        #: Kinds whose blocks go while a request runs.
+        self.moving = [kind for kind in self.kinds if kind.spec.kind in {WINDOW, CHUNKED}]
 
     def enter(self, job: Job, before: int, after: int) -> None:
         """Blocks that others may share, and that are full now, can be hit."""
         late = False
-        for group, (spec, strip) in enumerate(zip(self.specs, job.memory.strips, strict=True)):
-            names = job.keys[group] if self.caches else ()
+        register = self.queue.register
+        for names, kind, strip in zip(job.keys, self.kinds, job.memory.strips, strict=True):
             if not names:
                 continue
-            first, full = (n // self.step * self.step // spec.block_size for n in (before, after))
+            first, full = kind.full(before), kind.full(after)
             late |= full < len(names)
             for place in range(max(first, strip.gone), min(full, len(names))):
-                if place not in strip.named and self._kept(spec, place):
-                    strip.named[place] = self.queue.register(name_of(job, group, place))
+                if place not in strip.named and kind.keeps(place):
+                    strip.named[place] = [
+                        register(name_of(job, kind, g, place)) for g in kind.groups
+                    ]
         job.memory.late = late
-
-    def _kept(self, spec: GroupSpec, place: int) -> bool:
-        """Whether a full block can ever be part of a hit; only the tails of longer steps can."""
-        if spec.kind != WINDOW or spec.block_size == self.step:
-            return True
-        blocks = self.step // spec.block_size
-        tail = cdiv(spec.span - 1, spec.block_size)
-        return place % blocks >= blocks - tail
 
     def trim(self, job: Job, computed: int, settled: int) -> int:
         """Free what `settled` of `computed` tokens have moved out of sight; the blocks that gives.
 
-        Of the request's own blocks only those that go last, in one step, can matter again: a
-        request that is preempted loses its last, partial block, so its window then begins up to a
-        block earlier. If that block is taken, which stands first, those behind it may still end a
-        shorter hit. All before stand in the queue before them, so they do not outlive them.
+        A request that is preempted loses its last blocks, up to the end of the last step at which
+        a hit may end, so its windows then begin up to a step earlier: what left last is remembered
+        as far back. Of what left at once all of it: if the block that stands first is taken, those
+        behind it may still end a shorter hit. All before stand in the queue before them, so they
+        do not outlive them.
         """
         given = 0
-        for group, (spec, strip) in enumerate(zip(self.specs, job.memory.strips, strict=True)):
-            gone = min(spec.skipped(settled) // spec.block_size, strip.length)
+        for kind in self.moving:
+            strip = job.memory.strips[kind.number]
+            gone = kind.spec.skipped(settled) // kind.size
             if gone > strip.gone:
-                given += self._slide(job, group, gone, computed)
+                given += self._slide(job, kind, strip, gone, computed)
                 strip.gone = gone
         return given
 
-    def _slide(self, job: Job, group: int, gone: int, computed: int) -> int:
-        spec, strip = self.specs[group], job.memory.strips[group]
-        first = strip.gone
-        if not self.caches:
-            return self.free(job, group, (first, gone), computed, own=False)
-        if not self.even or (spec.kind == CHUNKED and spec.span % spec.block_size):
-            return self.free(job, group, (first, gone), computed, own=True)
-        # All are full, as every later token is beyond them; those with a name come first.
-        bare: int = first
-        if strip.named:
-            bare += sum(1 for place in range(first, gone) if place in strip.named)
-        youngest = job.memory.youngest
-        youngest[group] = None
-        if gone - bare == 1:
-            youngest[group] = self.queue.lay()
-        elif gone > bare:
-            youngest[group] = (self.queue.stow(gone - bare), bare)
-        return gone - bare + self.free(job, group, (first, bare), computed, own=False)
+    def _slide(self, job: Job, kind: Kind, strip: Strip, gone: int, computed: int) -> int:
+        if not self.caches or not kind.slides:
+            return self.free(job, kind, strip, (strip.gone, gone), computed, own=True)
+        full = kind.full(computed)
+        named = [place for place in strip.named if place < gone] if strip.named else ()
+        if not named:
+            rank = kind.rank(strip.gone)
+            kept = kind.rank(min(full, gone)) - rank
+            return self._leave(kind, strip, gone - strip.gone, kept, rank, kind.groups)
+        # Those with a name come first.
+        bare, named = max(named) + 1, sorted(named, reverse=True)
+        rank = kind.rank(bare)
+        kept = kind.rank(min(gone, full)) - rank
+        given = 0
+        for i, group in enumerate(kind.groups):
+            given += self._leave(kind, strip, gone - bare, kept, rank, (group,))
+            self.queue.fresh += bare - strip.gone - len(named)
+            given += bare - strip.gone - len(named)
+            given += sum(self.queue.drop(strip.named[place][i]) for place in named)
+        for place in named:
+            del strip.named[place]
+        return given
+
+    def _leave(
+        self, kind: Kind, strip: Strip, blocks: int, kept: int, rank: int, groups: Sequence[int]
+    ) -> int:
+        """Nameless blocks of some groups leave sight, and `kept` of them can be part of a hit."""
+        count = len(groups)
+        kept = max(kept, 0)
+        if kept:
+            left = Left(*self.queue.lay(count * kept), kept, rank, groups)
+            # Hits end at steps, so what left before the last step's blocks matters no more.
+            strip.left = (*strip.left[-kind.blocks :], left)
+        self.queue.fresh += count * (blocks - kept)
+        return count * blocks
 
     def free(
-        self, job: Job, group: int, places: tuple[int, int], computed: int, *, own: bool
+        self,
+        job: Job,
+        kind: Kind,
+        strip: Strip,
+        places: tuple[int, int],
+        computed: int,
+        *,
+        own: bool,
     ) -> int:
-        """Free a group's blocks, last to first; the blocks that gives.
+        """Free the blocks of a kind, group by group, last to first; the blocks that gives.
 
         `own`: the job may look for its own ones again.
         """
-        spec, strip, queue = self.specs[group], job.memory.strips[group], self.queue
+        queue = self.queue
         first, end = places
-        if not self.caches or spec.kind == STATE:
-            queue.fresh += end - first
-            return end - first
-        full = computed // self.step * self.step // spec.block_size
-        if not strip.named and not own and self.even:
-            partial = end - max(min(full, end), first)
-            queue.fresh += partial
-            if end - first > partial:
-                queue.store(end - first - partial)
-            return end - first
+        held = kind.count * (end - first)
+        if not self.caches or kind.spec.kind == STATE:
+            queue.fresh += held
+            return held
+        full = kind.full(computed)
+        if not strip.named and not own:
+            kept = kind.count * max(kind.rank(min(end, full)) - kind.rank(first), 0)
+            queue.fresh += held - kept
+            if kept:
+                queue.lay(kept)
+            return held
         given = 0
-        for place in range(end - 1, first - 1, -1):
-            block = strip.named.pop(place, None)
-            if block is not None:
-                given += queue.drop(block)
-                continue
-            given += 1
-            if place >= full or not self._kept(spec, place):
-                queue.fresh += 1
-            elif own:
-                queue.shelve(name_of(job, group, place))
-            else:
-                queue.store(1)
+        for i, group in enumerate(kind.groups):
+            for place in range(end - 1, first - 1, -1):
+                row = strip.named.get(place)
+                if row is not None:
+                    given += queue.drop(row[i])
+                    continue
+                given += 1
+                if place >= full or not kind.keeps(place):
+                    queue.fresh += 1
+                elif own:
+                    queue.shelve(name_of(job, kind, group, place))
+                else:
+                    queue.lay(1)
+        for place in [place for place in strip.named if first <= place < end]:
+            del strip.named[place]
         return given
 
-    def remember(self, job: Job) -> None:
-        """A preempted job may find the blocks again that its windows have just left."""
-        memory = job.memory
-        for group, (strip, young) in enumerate(zip(memory.strips, memory.youngest, strict=True)):
-            if isinstance(young, Block):
-                self.queue.name(young, name_of(job, group, strip.gone - 1))
-            elif young is not None:
-                run, first = young
-                names = [name_of(job, group, first + i) for i in range(run.count)]
-                self.queue.spell(run, names)
+    def remember(self, job: Job, late: Iterable[tuple[int, Left]]) -> None:
+        """A preempted job may find the blocks again that its windows have left last.
+
+        `late`: by number of its kind, what left since the job is calm.
+        """
+        early = ((n, each) for n, strip in enumerate(job.memory.strips) for each in strip.left)
+        for number, (row, place, blocks, rank, groups) in (*early, *late):
+            kind = self.kinds[number]
+            for i, group in enumerate(groups, 1):
+                for j in range(blocks):
+                    name = name_of(job, kind, group, kind.place(rank + j))
+                    self.queue.spell(row, place + i * blocks - 1 - j, name)
 
     def next_change(self, job: Job, computed: int) -> int:
         """Stored tokens, `computed` or more, at which a block goes, or gets its name, or it calms.
@@ -184,55 +208,33 @@ class Groups:
         A window calms when it is full: from then on it frees a block every B tokens.
         """
         ahead = []
-        for spec, strip in zip(self.specs, job.memory.strips, strict=True):
+        for kind in self.moving:
+            spec, gone = kind.spec, job.memory.strips[kind.number].gone
             if spec.kind == WINDOW:
                 full = spec.span + self.lag
-                goes = (strip.gone + 1) * spec.block_size + spec.span - 1 + self.lag
+                goes = (gone + 1) * kind.size + full - 1
                 ahead.append(full if computed < full < goes else goes)
-            elif spec.kind == CHUNKED:
-                chunks = cdiv((strip.gone + 1) * spec.block_size, spec.span)
+            else:
+                chunks = cdiv((gone + 1) * kind.size, spec.span)
                 ahead.append(chunks * spec.span + self.lag)
         if job.memory.late:
             ahead.append(computed // self.step * self.step + self.step - 1)
         return max(min(ahead), computed) if ahead else -1
 
-    def calm(self, job: Job, computed: int) -> bool:
-        """Whether all its windows are full and trimmed, and hold nothing with a name."""
-        if job.memory.late or (self.caches and not self.even):
+    def calm(self, job: Job, settled: int) -> bool:
+        """Whether all its windows, just trimmed, are full and hold nothing with a name."""
+        if job.memory.late:
             return False
-        for spec, strip in zip(self.specs, job.memory.strips, strict=True):
-            if spec.kind == CHUNKED:
+        for kind in self.moving:
+            spec = kind.spec
+            if spec.kind == CHUNKED or settled < spec.span:
                 return False
-            if spec.kind != WINDOW:
-                continue
-            settled = computed - self.lag
-            if strip.named or settled < spec.span:
-                return False
-            if strip.gone != spec.skipped(settled) // spec.block_size:
+            if job.memory.strips[kind.number].named:
                 return False
         return True
 
 
-def cap_of(spec: GroupSpec, settings: Settings) -> int | None:
-    """The most blocks of a request in a group that frees some on the way, as vLLM counts them.
-
-    Window: ceil(min(W − 1 + in flight, max_model_len) / B) + 1; chunked: ceil(min(C + in flight,
-    max_model_len) / B).
-    """
-    if spec.kind not in {WINDOW, CHUNKED}:
-        return None
-    held = spec.span + settings.in_flight_tokens - (spec.kind == WINDOW)
-    if settings.max_model_len is not None:
-        held = min(held, settings.max_model_len)
-    return cdiv(held, spec.block_size) + (spec.kind == WINDOW)
-
-
-def least(blocks: int, cap: int | None) -> int:
-    """Blocks, at most the cap."""
-    return blocks if cap is None else min(blocks, cap)
-
-
-def name_of(job: Job, group: int, place: int) -> Hashable:
+def name_of(job: Job, kind: Kind, group: int, place: int) -> Hashable:
     """The content of a block in a group; beyond what others share it is the request's own."""
-    names = job.keys[group]
+    names = job.keys[kind.number]
     return (group, names[place]) if place < len(names) else (group, job.number, place)

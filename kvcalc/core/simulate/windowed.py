@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import accumulate
+from operator import sub
 
+from kvcalc.core.simulate.beats import totals
 from kvcalc.core.simulate.grouped import Grouped
-from kvcalc.core.simulate.job import STATE, WINDOW, GroupSpec, Job, Settings
+from kvcalc.core.simulate.job import GroupSpec, Job, Settings
 from kvcalc.core.simulate.rings import Rings
-from kvcalc.core.units import cdiv
 
 
 class Windowed(Grouped):
@@ -28,7 +29,9 @@ class Windowed(Grouped):
         super().__init__(groups, blocks, settings)
         self._wakes: dict[int, list[Job]] = {}
         self._wake_steps: list[int] = []
-        self._rings = Rings(groups, self._queue, caches=self._caches, lag=self._lag)
+        self._rings = Rings(self._groups)
+        #: Nothing joins the queue's front in the middle of a step.
+        self._steady = not self._caches or self._rings.steady
 
     def decode(self, job: Job, step: int) -> None:
         """The job computes one token a step from `step` on."""
@@ -50,106 +53,148 @@ class Windowed(Grouped):
 
     def halt(self, job: Job, step: int) -> None:
         """The job, before `step`, computes no more; its strips say what it holds."""
-        self._write_down(job, job.computed_at(step))
+        if job.memory.plain:
+            self._wake_up(job, job.computed_at(step))
         super().halt(job, step)
 
-    def _write_down(self, job: Job, computed: int) -> None:
-        """Let the strips say what a decoding job held before its next token."""
-        plain = job.memory.plain
-        for spec, strip in zip(self._groups.specs, job.memory.strips, strict=True):
-            if spec.kind == STATE:
-                continue
-            strip.length = cdiv(computed, spec.block_size)
-            if plain and spec.kind == WINDOW:
-                strip.gone = spec.skipped(computed - 1 - self._lag) // spec.block_size
-        if plain:
-            self._rings.leave(job)
+    def _wake_up(self, job: Job, computed: int) -> None:
+        """A calm job is counted no more: its strips say what it held before its next token."""
+        for kind in self._groups.moving:
+            gone = kind.spec.skipped(computed - 1 - self._lag) // kind.size
+            job.memory.strips[kind.number].gone = gone
+        self._rings.leave(job)
 
     def release(self, job: Job, *, keep: bool) -> None:
         """All blocks of a job that computes no more, group by group."""
-        if keep:
-            self._groups.remember(job)
-        for group, strip in enumerate(job.memory.strips):
-            places = (strip.gone, strip.length)
-            self.used -= self._groups.free(job, group, places, job.computed, own=keep)
+        if keep and self._caches:
+            self._groups.remember(job, self._rings.left(job))
+        for kind, strip in zip(self._groups.kinds, job.memory.strips, strict=True):
+            places = (strip.gone, kind.blocks_for(job.computed))
+            self.used -= self._groups.free(job, kind, strip, places, job.computed, own=keep)
         job.memory = None
         self._stored -= job.computed
-        for i, (size, _, _) in enumerate(self.tables):
-            self._held[i] -= cdiv(job.computed, size)
+        self._held -= self.blocks_for(job.computed) - self.states
 
     def enough(self, step: int) -> bool:
-        """Whether a step's new blocks are free already; unequal blocks are served in order."""
-        return super().enough(step) and (self._groups.even or not self._caches)
+        """Whether a step's new blocks are free already, and it does not matter who is served first.
+
+        It does where what goes joins the queue's front, unless all can be taken from there anyway.
+        """
+        return super().enough(step) and (self._steady or self._begins(step) <= self._queue.fresh)
 
     def horizon(self, step: int, most: int) -> int:
-        """As `Counted.horizon`, up to the next wake, or until the refused job might enter.
+        """As `Counted.horizon`, or until the refused job might enter.
 
         If some of its hits are free, they may go at any step, and it then needs another number.
         """
-        if self._caches and (not self._groups.even or (self.refused and self._free_hits)):
+        if self._caches and self.refused and self._free_hits:
             return 0
+        most = (super().horizon if self._steady else self._fronted)(step, most)
+        if most and self.refused:
+            if (wake := self._next_wake(step)) is not None:
+                most = min(most, wake - step)
+            most = min(most, self._rings.longest)
+            missing = self._lack - (self.usable - self.used)
+            for ahead, change in enumerate(self._changes(step, most)):
+                if -change >= missing:
+                    return ahead
+        return most
+
+    def _fronted(self, step: int, most: int) -> int:
+        """How many steps, up to `most`, surely take no block from behind the queue's front."""
+        free = self._queue.fresh
+        if self._rounds(most) <= free or self._begun(step, most) <= free:
+            return most
+        most = min(most, self._groups.step)
+        taken = totals(self.beats, step, most)
+        for ahead, (take, give) in enumerate(
+            zip(taken, self._rings.fresh(step, most), strict=True)
+        ):
+            if take > free:
+                return ahead
+            free += give - take
+        return most
+
+    def _next_wake(self, step: int) -> int | None:
+        """The next step, from `step` on, in which somebody may wake."""
         steps = self._wake_steps
         while steps and steps[0] < step:
             heappop(steps)
-        if steps:
-            most = min(most, steps[0] - step)
-        most = super().horizon(step, most) if most else 0
-        if most and self.refused:
-            missing = self._lack - (self.usable - self.used)
-            for ahead, change in enumerate(self._changes(step, min(most, self._rings.longest))):
-                if -change >= missing:
-                    return ahead
-            most = min(most, self._rings.longest)
-        return most
+        return steps[0] if steps else None
 
     def _changes(self, step: int, steps: int) -> list[int]:
-        """Blocks in use more, after each of the next steps."""
-        tables, freed = self.tables, self._rings.freed
-        each = (
-            sum(m * beats.at(s) for _, m, beats in tables) - freed(s)
-            for s in range(step, step + steps)
-        )
-        return list(accumulate(each))
+        """Blocks in use more, after each of the next steps without wakes."""
+        taken = totals(self.beats, step, steps)
+        return list(accumulate(map(sub, taken, self._rings.freed(step, steps))))
 
     def run(self, step: int, steps: int) -> None:
-        """As `Counted.run`, without wakes."""
-        area = steps * self.used
-        taken = 0
-        for (_, m, _), (begun, ramp) in zip(self.tables, self._fill(step, steps), strict=True):
-            taken += m * begun
-            area += m * ramp
-        area -= self._rings.ramp(step, steps)
-        high = self.used + taken > self.peak
-        self._take(taken)
-        self.used -= self._rings.slide_on(step, steps)
-        self.used_sum += area
-        if high:
+        """As `Counted.run`; in between requests wake."""
+        end = step + steps
+        while step < end:
+            step = self._glide(step, end)
+
+    def _glide(self, step: int, end: int) -> int:
+        """Steps, up to `end`, in which nobody wakes but in the first one; where they end."""
+        rest = step
+        if (woken := self._woken(step)) is not None:
+            self._settle(step, woken)
+            self.peak = max(self.peak, self.used + self._begins(step))
+            rest += 1
+        wake = self._next_wake(step + 1)
+        if wake is not None and wake < end:
+            end = wake
+        begun, area = self._fill(step, end - step)
+        high = self.used + begun > self.peak
+        freed, fell = self._rings.ramp(rest, end - rest)
+        self.used_sum += (end - step) * self.used + area - fell
+        kept = self._rings.drop(rest, end - rest, freed)
+        if kept:
+            self._rings.lay(rest, end - rest, kept)
+        self.used -= freed
+        self._take(begun)
+        if high and end > rest:
             # What a round frees is no more than what it takes, so the last round is the fullest.
-            last = min(steps, self._rings.longest)
-            changes = self._changes(step + steps - last, last)
+            last = min(end - rest, self._rings.longest)
+            changes = self._changes(end - last, last)
             self.peak = max(self.peak, self.used - changes[-1] + max(changes))
+        return end
 
     def advance(self, step: int) -> None:
         """The decoding jobs' tokens of one step with enough blocks; `note` closes it."""
-        taken = 0
-        for i, (_, m, beats) in enumerate(self.tables):
-            begun = beats.at(step)
-            taken += m * begun
-            self._held[i] += begun
+        begun = self._begins(step)
+        self._held += begun
         self._stored += self._running
-        self._take(taken)
+        self._settle(step, self._woken(step) or [])
+        self._take(begun)
+
+    def _woken(self, step: int) -> list[Job] | None:
+        """Who wakes in this step, in order of admission; None if nobody was to."""
+        noted = self._wakes.pop(step, None)
+        if noted is None:
+            return None
         # A job that was preempted may be noted twice for the same step.
-        noted = dict.fromkeys(self._wakes.pop(step, ()))
-        woken = [job for job in noted if job.since >= 0 and job.wake == step]
+        woken = [job for job in dict.fromkeys(noted) if job.since >= 0 and job.wake == step]
         woken.sort(key=_ticket)
-        # Calm requests and woken ones free in order of admission: their blocks go in that order.
+        return woken
+
+    def _settle(self, step: int, woken: list[Job]) -> None:
+        """What goes in one step, of calm requests and of those that wake.
+
+        They free in order of admission: their blocks go to the queue in that order. What the step
+        takes was free before, so it may be taken afterwards.
+        """
+        freed = self._rings.at(step)
+        kept = self._rings.drop(step, 1, freed) if freed else 0
+        self.used -= freed
         above, calm = -1, []
         for job in woken:
-            self.used -= self._rings.slide(step, above, job.ticket)
-            above = job.ticket
+            if kept:
+                kept -= self._rings.lay_between(step, above, job.ticket)
+                above = job.ticket
             if self._serve(job, step):
                 calm.append(job)
-        self.used -= self._rings.slide(step, above)
+        if kept:
+            self._rings.lay(step, 1, kept, above)
         for job in calm:
             self._rings.join(job)
 
@@ -159,14 +204,10 @@ class Windowed(Grouped):
         settled = computed
         if self._lag:
             settled = computed - 1 if computed > job.computed else job.memory.before
-        # It has taken its new block by now, in the count if not in its strips.
-        for spec, strip in zip(self._groups.specs, job.memory.strips, strict=True):
-            if spec.kind != STATE:
-                strip.length = cdiv(computed + 1, spec.block_size)
         self.used -= self._groups.trim(job, computed, settled)
         if job.memory.late:
             self._groups.enter(job, computed, computed + 1)
-        if self._groups.calm(job, computed):
+        if settled == computed - self._lag and self._groups.calm(job, settled):
             return True
         self._sleep(job, step + 1)
         return False
@@ -180,20 +221,18 @@ class Windowed(Grouped):
             computed = job.computed_at(step)
             joins = job.memory.plain and self._rings.due(computed)
             if joins:
-                self._write_down(job, computed)
+                self._wake_up(job, computed)
                 self._serve(job, step)
             elif not job.memory.plain and job.wake == step:
                 joins = self._serve(job, step)
-            begins = [not computed % size for size, _, _ in self.tables]
-            need = sum(m for (_, m, _), new in zip(self.tables, begins, strict=True) if new)
+            need = self._next(computed)
             while need > self.usable - self.used:
                 if preempt() is job:
                     return
             if joins:
                 self._rings.join(job)
             self._take(need)
-            for i, new in enumerate(begins):
-                self._held[i] += new
+            self._held += need
             self._stored += 1
 
 
