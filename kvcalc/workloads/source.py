@@ -6,7 +6,7 @@ import gzip
 import io
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import BinaryIO
 
 from kvcalc.core.errors import KvcalcError
@@ -24,16 +24,18 @@ def shown_name(path: str) -> str:
     return "stdin" if path == "-" else shown(path, 200)
 
 
-def text_lines(path: str) -> Iterator[str]:
-    """The lines of a trace; "-" is standard input.
+def text_lines(path: str) -> Generator[str, None, None]:
+    """The lines of a trace; "-" is standard input. Whoever stops before the end closes it.
 
     Raises:
         KvcalcError: "unreadable_input" naming the file and why.
     """
     name = shown_name(path)
     try:
-        with _open(path) as file:
-            text = io.TextIOWrapper(_unpacked(file), encoding="utf-8-sig", newline="\n")
+        with (
+            _open(path) as file,
+            io.TextIOWrapper(_unpacked(file), encoding="utf-8-sig", newline="\n") as text,
+        ):
             while line := text.readline(MAX_LINE):
                 yield line
     except (EOFError, gzip.BadGzipFile, zlib.error):

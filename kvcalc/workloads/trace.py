@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from itertools import chain, islice
 from typing import Any, Protocol
 
@@ -57,7 +58,11 @@ class Trace:
         return requests if self._limit is None else islice(requests, self._limit)
 
     def _requests(self) -> Iterator[TraceRequest]:
-        lines = iter(text_lines(self._path))
+        # Closed at once where a line is bad: an error keeps its frames, and with them the file.
+        with closing(text_lines(self._path)) as lines:
+            yield from self._read(lines)
+
+    def _read(self, lines: Iterator[str]) -> Iterator[TraceRequest]:
         number, first = 0, ""
         for line in lines:
             number += 1
