@@ -17,8 +17,12 @@ _SEPARATORS = r"[-./]+"
 
 
 def normalise(name: str) -> str:
-    """The name as the index spells it: lower case, runs of `_`, `-` and blanks as one `-`."""
-    return "-".join(name.lower().replace("_", " ").replace("-", " ").split())
+    """The name as the index spells it: lower case, runs of `_`, `-`, `:` and blanks as one `-`.
+
+    So an Ollama tag such as llama3.1:8b is the model that it names.
+    """
+    spaced = name.lower().replace("_", " ").replace(":", " ").replace("-", " ")
+    return "-".join(spaced.split())
 
 
 def squeeze(name: str) -> str:

@@ -145,3 +145,11 @@ def test_the_home_folder_is_shown_as_a_tilde(monkeypatch: pytest.MonkeyPatch) ->
 
     assert locate.shown_path("/home/ann/x.toml") == "~/x.toml"
     assert locate.shown_path("/home/anna/x.toml") == "/home/anna/x.toml"
+
+
+@pytest.mark.parametrize(
+    ("tag", "preset"),
+    [("llama3.1:8b", "llama-3.1-8b"), ("qwen2.5:7b", "qwen2.5-7b"), ("gpt-oss:20b", "gpt-oss-20b")],
+)
+def test_a_tag_of_ollama_is_its_model(tag: str, preset: str) -> None:
+    assert load_model(tag).id == preset
