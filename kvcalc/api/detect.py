@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from kvcalc import resolve
 from kvcalc.api.auto import auto_count
+from kvcalc.api.machine import machine_text
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.results.base import Warn
 from kvcalc.core.results.catalog import DetectedGpu, Listing
-from kvcalc.core.units import MIB, cdiv, format_bytes, parse_count
-from kvcalc.detect.match import Match, as_option, match
+from kvcalc.core.units import MIB, cdiv, parse_count
+from kvcalc.detect.match import Match, as_option, match, size_text
 from kvcalc.detect.sources import Reading, read
 from kvcalc.detect.visible import order_advice
 
@@ -80,7 +80,7 @@ def machine_name(
     warnings = (*_in_use(matches[:wanted], keywords, options), *_doubts(reading))
     if len(set(ids)) == 1 and named is None and asked is not None:
         return ids[0], warnings
-    return _joined(ids[:wanted]), warnings
+    return machine_text(ids[:wanted]), warnings
 
 
 def _presets(matches: Sequence[Match]) -> list[str]:
@@ -95,7 +95,7 @@ def _presets(matches: Sequence[Match]) -> list[str]:
     found = next(m for m in matches if m.gpu is None)
     device, _, reason = found
     total, given = device.memory_total_bytes, found.given_bytes
-    size = "" if total is None else f", {_size(total)}"
+    size = "" if total is None else f", {size_text(total)}"
     if given is not None:
         memory = as_option(given)
     elif device.installed:
@@ -104,7 +104,7 @@ def _presets(matches: Sequence[Match]) -> list[str]:
         memory = "SIZE, that of one slice" if device.divided else "SIZE"
     hint = f"where the command takes it, --gpu-memory {memory}; or a user preset with that alias"
     if known:  # a card beside a processor's own graphics
-        hint = f"without it: --gpu {_joined(known)}; or give it a user preset with that alias"
+        hint = f"without it: --gpu {machine_text(known)}; or give it a user preset with that alias"
     raise KvcalcError(
         "unknown_gpu",
         f'--gpu auto: GPU {device.index} is "{device.name}"{size} by {device.source}: {reason}',
@@ -133,19 +133,14 @@ def _check(wanted: int, ids: Sequence[str]) -> None:
     """
     if wanted > len(ids):
         raise KvcalcError(
-            "usage", f"--gpu auto: {wanted} GPUs of a machine that has {_joined(ids)}",
+            "usage", f"--gpu auto: {wanted} GPUs of a machine that has {machine_text(ids)}",
             f"name the machine that you mean, like --gpu {wanted}x{ids[0]}",
         )  # fmt: skip
     if wanted < len(ids) and len(set(ids)) > 1:
         raise KvcalcError(
-            "usage", f"--gpu auto: which {wanted} of {_joined(ids)}?", "name it, like --gpu "
+            "usage", f"--gpu auto: which {wanted} of {machine_text(ids)}?", "name it, like --gpu "
             f"{ids[0]}",
         )  # fmt: skip
-
-
-def _joined(ids: Sequence[str]) -> str:
-    """2xrtx3090+rtx4090."""
-    return "+".join(i if n == 1 else f"{n}x{i}" for i, n in Counter(ids).items())
 
 
 def _in_use(
@@ -163,7 +158,7 @@ def _in_use(
     most = max(used for _, used in busy)
     names = ", ".join(str(index) for index, _ in busy)
     some = f"GPU {names} has" if len(busy) == 1 else f"GPUs {names} have up to"
-    text = f"{some} {_size(most)} in use now, which is not subtracted"
+    text = f"{some} {size_text(most)} in use now, which is not subtracted"
     planned = "reserve" in options  # a command that judges whether an engine would start
     if planned and keywords.get("reserve") is None:
         text += f"; --reserve {cdiv(most, MIB)}MiB leaves it alone"
@@ -184,7 +179,3 @@ def _doubts(reading: Reading) -> tuple[Warn, ...]:
         text = f"{told} leaves {len(chosen.devices)} of {len(reading.devices)} GPUs"
         found.append(Warn("gpus_hidden", text))
     return tuple(found)
-
-
-def _size(value: int) -> str:
-    return format_bytes(value).replace("\u00a0", " ")

@@ -105,6 +105,9 @@ def fit(
     machine = machine_of(gpu, gpu_memory)
     plan = plan_on(machine, found, asked)
     info = machine.info._replace(count=plan.parallel.gpus)
+    if isinstance(gpu, str) and "+" in gpu and not machine.mixed:
+        # 4090+4090 is 2x4090: a machine that can grow by one number.
+        asked["gpu"] = f"{machine.count}x{info.id}"
     solved = None
     if solve is not None:
         solved, plan, info = solve_for(solve, plan, info)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcalc import resolve
 from kvcalc.api.auto import is_auto
-from kvcalc.api.machine import gpu_count
+from kvcalc.api.machine import gpu_count, machine_text
 from kvcalc.core import fit as core
 from kvcalc.core.dtypes import GGML_ENGINES
 from kvcalc.core.errors import KvcalcError
@@ -266,11 +265,10 @@ def _mixed(name: str) -> Machine:
         if len(found) > _MOST_MIXED:
             raise KvcalcError("usage", f"--gpu {shown(name)}: more than {_MOST_MIXED} GPUs", None)
     if all(gpu.id == found[0].id for gpu in found):
-        return machine_of(f"{len(found)}x{found[0].id}", None)
+        return machine_of(machine_text(gpu.id for gpu in found), None)
     kinds = tuple((memory_of(gpu), device_of(gpu)) for gpu in found)
     small = min(found, key=lambda gpu: gpu.memory_bytes)
-    runs = [(key, len(list(same))) for key, same in groupby(gpu.id for gpu in found)]
-    label = "+".join(key if n == 1 else f"{n}x{key}" for key, n in runs)
+    label = machine_text(gpu.id for gpu in found)
     members = tuple(GpuMember(g.id, g.name, g.memory_bytes, g.basis) for g in found)
     info = GpuInfo(label, label, len(found), small.memory_bytes, small.basis, members)
     return Machine(info, *kinds[0], len(found), kinds)
@@ -325,7 +323,7 @@ def parallel_of(gpus: int | None, sizes: dict[str, Any]) -> Parallel:
 def gpu_options(asked: dict[str, Any], parallel: Parallel) -> dict[str, Any]:
     """The options that say this many GPUs, in the place of those that were given."""
     out: dict[str, Any] = {"tp": parallel.tp} if "tp" in asked else {}
-    if "gpu" in asked and "+" not in asked["gpu"]:
+    if "gpu" in asked:
         found, named = resolve.gpu_of(asked["gpu"])
         if named is not None:
             out["gpu"] = f"{parallel.gpus}x{found.id}"

@@ -108,17 +108,14 @@ def _gpus(plan: core.Plan) -> tuple[int | None, core.Plan]:
 
 def _utilization(plan: core.Plan) -> tuple[float | None, core.Plan]:
     """The least share in steps of 0.0001: the pool grows with it."""
-    full = plan._replace(utilization=Fraction(1))
-    if not core.fits(full):
+
+    def at(step: int) -> core.Plan:
+        return plan._replace(utilization=Fraction(step, _STEPS))
+
+    if not core.fits(at(_STEPS)):
         return None, plan
-    low, high = 0, _STEPS
-    while high - low > 1:
-        middle = (low + high) // 2
-        if core.fits(plan._replace(utilization=Fraction(middle, _STEPS))):
-            high = middle
-        else:
-            low = middle
-    return high / _STEPS, plan._replace(utilization=Fraction(high, _STEPS))
+    least = core.largest(lambda step: not core.fits(at(step)), _STEPS - 1) + 1
+    return least / _STEPS, at(least)
 
 
 def _kv_dtype(plan: core.Plan, gpu: GpuInfo) -> tuple[Solved, core.Plan, GpuInfo]:

@@ -47,13 +47,12 @@ def _suggestion(change: str, argument: str, plan: core.Plan) -> Suggestion:
 def _changes(plan: core.Plan, asked: dict[str, Any]) -> list[core.Change]:
     """What may be tried: with a known pool neither machine nor weights matter."""
     known = plan.kv_pool is not None or plan.kv_pool_tokens is not None
-    gpu = asked.get("gpu")
     own = core.rules_of(plan).changes(plan)
     changes = [] if known else [*_more_gpus(plan, asked), *_stages(plan, asked)]
     if all(change.change != "kv_dtype" for change in own):
-        changes += _smaller_kv(plan, asked, gpu)
+        changes += _smaller_kv(plan, asked)
     if not known:
-        changes += _smaller_weights(plan, gpu)
+        changes += _smaller_weights(plan)
         if plan.utilization is not None and plan.utilization < 1:
             half_way = fixed((1 + plan.utilization) / 2, 1, 2)
             fuller = plan._replace(utilization=Fraction(half_way))
@@ -116,23 +115,23 @@ def _stages(plan: core.Plan, asked: dict[str, Any]) -> list[core.Change]:
     return [core.Change("pp_layers", argument, best[1])]
 
 
-def _smaller_kv(plan: core.Plan, asked: dict[str, Any], gpu: str | None) -> list[core.Change]:
+def _smaller_kv(plan: core.Plan, asked: dict[str, Any]) -> list[core.Change]:
     """One byte an element instead of two, in a format that this GPU computes."""
     s = plan.storage
     if s.k.block_bytes != 2 * s.k.block_elements or s.k.key != s.v.key:
         return []
-    name = "fp8" if _has(gpu, "fp8") else "int8_per_token_head"
+    name = "fp8" if _computes(plan, "fp8") else "int8_per_token_head"
     smaller = plan._replace(storage=storage(name, model=s.model.key))
     apart = asked.keys() & {"k_dtype", "v_dtype"}
     words = f"--k-dtype {name} --v-dtype {name}" if apart else f"--kv-dtype {name}"
     return [core.Change("kv_dtype", words, smaller)]
 
 
-def _smaller_weights(plan: core.Plan, gpu: str | None) -> list[core.Change]:
+def _smaller_weights(plan: core.Plan) -> list[core.Change]:
     """Weights of 8 or 4 bits where they are stored in 16 or more."""
     changes = []
     if plan.weights.format in {"bf16", "fp16", "fp32"} and plan.weights.bytes is not None:
-        for name in ("fp8", "int4") if _has(gpu, "fp8") else ("int8", "int4"):
+        for name in ("fp8", "int4") if _computes(plan, "fp8") else ("int8", "int4"):
             try:
                 smaller = resolve.weights_of(plan.model, name, None)
             except KvcalcError:  # a model without a parameter count
@@ -142,11 +141,10 @@ def _smaller_weights(plan: core.Plan, gpu: str | None) -> list[core.Change]:
     return changes
 
 
-def _has(gpu: str | None, name: str) -> bool:
-    """Whether the GPU computes in a dtype; a GPU given by its memory alone is taken to."""
-    if gpu is None:
-        return True
-    return all(name in resolve.gpu_of(part)[0].dense_flops for part in gpu.split("+"))
+def _computes(plan: core.Plan, name: str) -> bool:
+    """Whether every GPU computes in a dtype; one given by its memory alone is taken to."""
+    devices = [each.device for each in core.kinds(plan)]
+    return all(device.id is None or name in device.dtypes for device in devices)
 
 
 def _shorter(plan: core.Plan, longest: int | None, base: int) -> Suggestion | None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import groupby
+
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.units import parse_count
 from kvcalc.shape import Count
 
 #: Ranks beyond this are a typing error.
 _MOST = 65_536
+
+
+def machine_text(ids: Iterable[str]) -> str:
+    """GPUs in rank order as --gpu takes them: 2xrtx3090+rtx4090."""
+    runs = ((name, len(list(same))) for name, same in groupby(ids))
+    return "+".join(name if n == 1 else f"{n}x{name}" for name, n in runs)
 
 
 def gpu_count(named: int | None, gpus: Count | None, tp: Count | None) -> int:

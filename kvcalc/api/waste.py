@@ -116,8 +116,8 @@ def waste(
     use = None
     if trace:
         maximum = found.max_context_tokens if maximum is None else maximum
-        requests, use = _of_trace(trace, limit, seed, maximum, skip_bad=skip_bad)
-        warnings = (*warnings, *_left_out(use, maximum))
+        requests, use, told = _of_trace(trace, limit, seed, maximum, skip_bad=skip_bad)
+        warnings = (*warnings, *told)
     return core.waste(
         found,
         resolve.storage_of(found, kv_dtype, k_dtype, v_dtype, dtype),
@@ -146,13 +146,16 @@ def _check_no_trace(given: Mapping[str, object]) -> None:
 
 def _of_trace(
     trace: str, limit: Count | None, seed: Count | None, maximum: int | None, *, skip_bad: bool
-) -> tuple[Counter[int], TraceUse]:
+) -> tuple[Counter[int], TraceUse, tuple[Warn, ...]]:
     """How many requests store so many tokens: prompt + output − 1, the last one is never stored.
+
+    With them, what of the trace was left out.
 
     Raises:
         KvcalcError: What reading the trace raises; "invalid_trace" if no request is left.
     """
     from kvcalc.api.simulate_load import Load  # noqa: PLC0415 - traces alone need it
+    from kvcalc.workloads.statistics import skipped_warning  # noqa: PLC0415
 
     load = Load(trace, {"limit": limit, "skip_bad": skip_bad, "seed": seed})
     found: Counter[int] = Counter()
@@ -171,22 +174,13 @@ def _of_trace(
             "--max-context TOKENS says what a request may reach" if rejected else None,
         )  # fmt: skip
     mean = sum(n * times for n, times in found.items()) / count
-    return found, TraceUse(
-        workload.name, workload.format, rejected, workload.skipped, mean, max(found)
-    )
-
-
-def _left_out(use: TraceUse, maximum: int | None) -> tuple[Warn, ...]:
-    warnings = []
-    if use.rejected_requests:
-        n = use.rejected_requests
-        text = f"{n:,} request{'' if n == 1 else 's'} of more than {maximum:,} tokens left out"
-        warnings.append(Warn("requests_rejected", text))
-    if use.skipped_lines:
-        n = use.skipped_lines
-        text = f"{n:,} line{'' if n == 1 else 's'} of {use.name} left out as no request"
-        warnings.append(Warn("lines_skipped", text))
-    return tuple(warnings)
+    use = TraceUse(workload.name, workload.format, rejected, workload.skipped, mean, max(found))
+    told = skipped_warning(workload)
+    if rejected:
+        many = f"{rejected:,} request{'' if rejected == 1 else 's'}"
+        text = f"{many} of more than {maximum:,} tokens left out"
+        told = (Warn("requests_rejected", text), *told)
+    return found, use, told
 
 
 def _of_slots(slots: Count | None, fraction: str | float | None) -> WasteResult:

@@ -17,7 +17,7 @@ from kvcalc.core.errors import KvcalcError
 from kvcalc.core.model import Model
 from kvcalc.core.results.base import KvDtype
 from kvcalc.core.results.compare import Assumed, CompareResult, LeftOut, Technique
-from kvcalc.core.sharing import check_prefix, shared_bytes
+from kvcalc.core.sharing import check_prefix, held, shared_bytes
 from kvcalc.core.size import block_bytes, model_info
 
 #: Formats of K and V that get a row, in this order; the rest differ little from one of them.
@@ -255,7 +255,8 @@ def _prefix(load: Load, options: Options) -> Technique:
     whole = asked // size * size
     shared = shared_bytes(load.model, load.storage, load.context, whole)
     copies = options.prefix_copies
-    after = load.bytes - (load.requests - min(load.requests, copies)) * shared
+    one = load.model.bytes_at(load.context, load.storage)
+    after = held(load.requests, one, shared, copies)
     times = "once" if copies == 1 else f"{copies:,} times"
     note = f"{whole:,} tokens in whole blocks of {size:,}, stored {times} for all"
     if load.requests <= copies:

@@ -18,6 +18,7 @@ from kvcalc.core.plan import (
     Plan,
     RankPlan,
     Rules,
+    kinds,
 )
 from kvcalc.core.results.base import Warn
 from kvcalc.core.results.fit import (
@@ -37,8 +38,8 @@ from kvcalc.core.textbook import TEXTBOOK
 from kvcalc.core.units import cdiv
 
 __all__ = [
-    "Change", "Device", "Interval", "Memory", "Plan", "RankPlan", "Rules", "fit", "fits", "largest",
-    "longest_context", "most_requests", "rank_plans", "rules_of", "tightest",
+    "Change", "Device", "Interval", "Memory", "Plan", "RankPlan", "Rules", "fit", "fits", "kinds",
+    "largest", "longest_context", "most_requests", "rank_plans", "rules_of", "tightest",
 ]  # fmt: skip
 
 

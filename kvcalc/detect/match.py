@@ -58,10 +58,10 @@ def match(device: Device, user_dirs: Iterable[str] = ()) -> Match:
     low, high = _range(gpu, installed=device.installed)
     if not low <= total <= high:
         told = expected(gpu, installed=device.installed)
-        return Match(device, None, f"{gpu.id} is called so and has {_size(told)}")
+        return Match(device, None, f"{gpu.id} is called so and has {size_text(told)}")
     limit = device.limit_bytes
     if limit is not None and not gpu.low_bytes <= limit <= gpu.high_bytes:
-        return Match(device, None, f"the system lets it take {_size(limit)}, unlike {gpu.id}")
+        return Match(device, None, f"the system lets it take {size_text(limit)}, unlike {gpu.id}")
     return Match(device, gpu)
 
 
@@ -127,7 +127,8 @@ def _with_system_memory(device: Device) -> Device:
     )
 
 
-def _size(value: int) -> str:
+def size_text(value: int) -> str:
+    """A size in a message: with a plain blank."""
     return format_bytes(value).replace("\u00a0", " ")
 
 

@@ -33,6 +33,7 @@ PLANS: list[dict[str, Any]] = [
     {"model": "qwen3-30b-a3b", "gpu": "5070ti+5090", "weights": "int4", "context": "32k"},
     {"model": "qwen3-8b", "gpu": "2x4090+5090", "pp": 3, "context": "32k"},
     {"model": "qwen3-8b", "gpu": "4090+5090", "tp": 2, "context": "32k"},
+    {"model": "qwen3-8b", "gpu": "4090+4090", "context": "32k", "requests": 20},
     {"model": "qwen2.5-7b", "gpu_memory": "16GiB", "requests": 8, "context": "32k"},
 ]
 
